@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from aiokafkawire import wire
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.frames import (
     MAX_PENDING,
@@ -12,16 +13,6 @@ from aiokafkawire.cli.frames import (
     split_frames,
 )
 from aiokafkawire.errors import InvalidOption, MalformedMessage
-from aiokafkawire.wire import (
-    APIS,
-    ApiKey,
-    Message,
-    Request,
-    Response,
-    decode,
-    message_class,
-    to_json,
-)
 from aiokafkawire.wire.header import encode_request, encode_response
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
@@ -174,7 +165,7 @@ def test_what_fits_nothing_says_why_it_is_no_request():
 
 
 def test_the_version_is_found_for_a_given_api():
-    api = APIS[ApiKey.FIND_COORDINATOR]
+    api = wire.APIS[wire.ApiKey.FIND_COORDINATOR]
     message = FindCoordinatorResponse(node_id=1, host="h", port=9092)
     frame = bare(b"".join(encode_response(message, 2, 5)))
     found = FrameDecoder(FrameHint(api, None, is_response=True)).decode(frame)
@@ -191,11 +182,11 @@ def test_the_version_is_found_for_a_given_api():
 
 def test_another_request_than_said_is_refused():
     with pytest.raises(CommandFailed, match="is a Heartbeat request, not Fetch"):
-        FrameDecoder(FrameHint(APIS[ApiKey.FETCH])).decode(bare(request()))
+        FrameDecoder(FrameHint(wire.APIS[wire.ApiKey.FETCH])).decode(bare(request()))
 
 
 def test_a_body_has_no_header():
-    api = APIS[ApiKey.HEARTBEAT]
+    api = wire.APIS[wire.ApiKey.HEARTBEAT]
     header_bytes = 4 + 8 + 2 + 2 + 1  # length, key to correlation id, client id, tags
     body = memoryview(request())[header_bytes:]
     assert FrameDecoder(FrameHint(api, 4, body=True)).decode(body).message == BEAT
@@ -208,16 +199,16 @@ def test_versions_that_lay_out_alike_are_reported():
     assert FrameDecoder(NO_HINT).decode(frame).also_fits == ()
 
 
-def firsts(file: str) -> dict[tuple[int, int], Message]:
+def firsts(file: str) -> dict[tuple[int, int], wire.Message]:
     """One message of Kafka's own making for each API and version."""
-    found: dict[tuple[int, int], Message] = {}
+    found: dict[tuple[int, int], wire.Message] = {}
     for vector in vectors.lines(file):
         key = vector["apiKey"], vector["version"]
-        cls = message_class(vector["message"])
-        api = APIS[vector["apiKey"]]
+        cls = wire.message_class(vector["message"])
+        api = wire.APIS[vector["apiKey"]]
         # Some APIs had another name once.
         if key not in found and cls in {api.request, api.response}:
-            found[key] = decode(cls, vector["version"], bytes.fromhex(vector["hex"]))
+            found[key] = wire.decode(cls, vector["version"], bytes.fromhex(vector["hex"]))
     return found
 
 
@@ -227,21 +218,21 @@ def test_a_conversation_in_every_api_and_version_is_understood():
     requests = firsts("requests")
     assert requests.keys() == responses.keys()
     for number, ((key, version), message) in enumerate(requests.items(), 1000):
-        assert isinstance(message, Request)
+        assert isinstance(message, wire.Request)
         frame = bare(b"".join(encode_request(message, version, number, "me")))
         found = decoder.decode(frame)
         assert (found.api.key, found.version, found.message) == (key, version, message)
         answer = responses[key, version]
-        assert isinstance(answer, Response)
+        assert isinstance(answer, wire.Response)
         frame = bare(b"".join(encode_response(answer, version, number)))
         found = decoder.decode(frame)
         assert (found.api.key, found.version, found.is_response) == (key, version, True)
-        assert to_json(found.message, version) == to_json(answer, version)
+        assert wire.to_json(found.message, version) == wire.to_json(answer, version)
 
 
 @pytest.mark.parametrize("text", ["Fetch", "fetch", "FETCH", "FetchRequest", "fetch-response", "1"])
 def test_an_api_is_found_by_name_or_key(text: str):
-    assert find_api(text).key == ApiKey.FETCH
+    assert find_api(text).key == wire.ApiKey.FETCH
 
 
 def test_the_nearest_api_is_named():

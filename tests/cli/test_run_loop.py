@@ -7,14 +7,8 @@ import sys
 import anyio
 import pytest
 
+from aiokafkawire.cli import run_loop
 from aiokafkawire.cli.error_text import CommandFailed
-from aiokafkawire.cli.run_loop import (
-    BACKENDS,
-    HARD_STOP_S,
-    Interruption,
-    StoppedBySignal,
-    run_command,
-)
 from tests.elapsed import ends_within
 
 from .shell import interrupt
@@ -66,7 +60,7 @@ except StoppedBySignal as stopped:
 """
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=run_loop.BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -97,7 +91,7 @@ def test_a_signal_ends_a_command_within_a_second(
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    assert interrupt(process, number) < HARD_STOP_S + 0.7
+    assert interrupt(process, number) < run_loop.HARD_STOP_S + 0.7
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (code, words, b"")
 
@@ -136,7 +130,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    with ends_within(HARD_STOP_S):
+    with ends_within(run_loop.HARD_STOP_S):
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[0] == b"before exit\n"
@@ -145,37 +139,37 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 def test_without_a_signal_the_command_ends_as_it_will(backend: str) -> None:
     before = signal.getsignal(signal.SIGINT)
-    seen: list[Interruption] = []
+    seen: list[run_loop.Interruption] = []
 
-    async def fine(interruption: Interruption) -> None:
+    async def fine(interruption: run_loop.Interruption) -> None:
         await anyio.lowlevel.checkpoint()
         seen.append(interruption)
 
-    async def broken(interruption: Interruption) -> None:
+    async def broken(interruption: run_loop.Interruption) -> None:
         raise OSError("disk")
 
-    run_command(fine, backend=backend)
+    run_loop.run_command(fine, backend=backend)
     assert not seen[0].happened
     with pytest.raises(OSError, match="disk"):
-        run_command(broken, backend=backend)
+        run_loop.run_command(broken, backend=backend)
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_signal_before_the_loop_runs_counts(backend: str) -> None:
-    interruption = Interruption()
+    interruption = run_loop.Interruption()
     interruption.code = 130
 
-    async def never(_: Interruption) -> None:
+    async def never(_: run_loop.Interruption) -> None:
         await anyio.sleep_forever()
 
-    with pytest.raises(StoppedBySignal):
-        run_command(never, backend=backend, interruption=interruption)
+    with pytest.raises(run_loop.StoppedBySignal):
+        run_loop.run_command(never, backend=backend, interruption=interruption)
 
 
 def test_a_backend_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(_: Interruption) -> None:
+    async def never(_: run_loop.Interruption) -> None:
         pytest.fail("nothing to run it")
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CommandFailed, match="--backend uvloop needs uvloop: pip install uvloop"):
-        run_command(never, backend="uvloop")
+        run_loop.run_command(never, backend="uvloop")

@@ -7,18 +7,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from aiokafkawire import security
 from aiokafkawire.runtime import TlsTransport
-from aiokafkawire.security import (
-    SCRAM_HASHES,
-    CredentialsRefused,
-    OAuthBearerServer,
-    PlainServer,
-    ScramCredential,
-    ScramServer,
-    Secret,
-    ServerMechanism,
-    TokenRefused,
-)
 from aiokafkawire.security.scram import MIN_ITERATIONS
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Response
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
@@ -31,29 +21,31 @@ USER, PASSWORD = "alice", "s3cret-of-alice"
 TOKEN = "token.of.alice"
 
 
-def servers(iterations: int) -> dict[str, Callable[[], ServerMechanism]]:
+def servers(iterations: int) -> dict[str, Callable[[], security.ServerMechanism]]:
     """Make the server's side of each mechanism."""
 
     credentials = {
-        mechanism: ScramCredential.from_password(mechanism, Secret(PASSWORD), b"salt", iterations)
-        for mechanism in SCRAM_HASHES
+        mechanism: security.ScramCredential.from_password(
+            mechanism, security.Secret(PASSWORD), b"salt", iterations
+        )
+        for mechanism in security.SCRAM_HASHES
     }
 
-    def scram(mechanism: str) -> ScramServer:
+    def scram(mechanism: str) -> security.ScramServer:
         credential = credentials[mechanism]
         found = {USER: (USER, credential)}
-        return ScramServer(mechanism, lambda name, _: found.get(name), "of-the-server")
+        return security.ScramServer(mechanism, lambda name, _: found.get(name), "of-the-server")
 
-    def validate(token: Secret, _: Mapping[str, str]) -> str:
+    def validate(token: security.Secret, _: Mapping[str, str]) -> str:
         if token.reveal() != TOKEN:
-            raise TokenRefused
+            raise security.TokenRefused
         return USER
 
     return {
-        "PLAIN": lambda: PlainServer({USER: Secret(PASSWORD)}.get),
+        "PLAIN": lambda: security.PlainServer({USER: security.Secret(PASSWORD)}.get),
         "SCRAM-SHA-256": lambda: scram("SCRAM-SHA-256"),
         "SCRAM-SHA-512": lambda: scram("SCRAM-SHA-512"),
-        "OAUTHBEARER": lambda: OAuthBearerServer(validate),
+        "OAUTHBEARER": lambda: security.OAuthBearerServer(validate),
     }
 
 
@@ -92,7 +84,7 @@ class SaslBroker:
             secured = TlsTransport(connection.transport, self.tls, server_side=True)
             await secured.handshake()
             connection.transport = secured
-        mechanism: ServerMechanism | None = None
+        mechanism: security.ServerMechanism | None = None
         while True:
             header, request = await connection.next_request()
             await self._step(f"{APIS[ApiKey(header.api_key)].name} v{header.api_version}")
@@ -124,17 +116,17 @@ class SaslBroker:
         if self.on_step is not None and (awaitable := self.on_step(name)) is not None:
             await awaitable
 
-    def _choose(self, name: str) -> tuple[Response, ServerMechanism | None]:
+    def _choose(self, name: str) -> tuple[Response, security.ServerMechanism | None]:
         enabled = sorted(self.mechanisms)
         if name not in self.mechanisms:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             return SaslHandshakeResponse(error_code=code, mechanisms=enabled), None
         return SaslHandshakeResponse(error_code=0, mechanisms=enabled), self.mechanisms[name]()
 
-    def _authenticate(self, mechanism: ServerMechanism, token: bytes) -> Response:
+    def _authenticate(self, mechanism: security.ServerMechanism, token: bytes) -> Response:
         try:
             answer = mechanism.next(token)
-        except CredentialsRefused as refused:
+        except security.CredentialsRefused as refused:
             return SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
                 error_message=str(refused),
@@ -149,14 +141,14 @@ class SaslBroker:
         )
 
     async def _exchange_tokens(
-        self, connection: ServerConnection, mechanism: ServerMechanism
+        self, connection: ServerConnection, mechanism: security.ServerMechanism
     ) -> None:
         while not mechanism.is_complete:
             token = await connection.receive()
             if token is None:
                 raise Hangup
             await self._step("token")
-            with contextlib.suppress(CredentialsRefused):
+            with contextlib.suppress(security.CredentialsRefused):
                 answer = mechanism.next(bytes(token))
                 await connection.transport.send([struct.pack(">i", len(answer)) + answer])
                 continue

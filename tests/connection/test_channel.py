@@ -9,17 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from aiokafkawire import errors
 from aiokafkawire.connection import LARGE_REQUEST_BYTES, Channel, in_flight_requests
-from aiokafkawire.errors import (
-    ClientClosed,
-    ConnectionLost,
-    KafkaError,
-    MalformedFrame,
-    MalformedMessage,
-    ProtocolError,
-    RequestTimedOut,
-    UnsupportedVersion,
-)
 from aiokafkawire.runtime import Future, Transport
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.produce import (
@@ -133,10 +124,10 @@ async def test_callbacks_are_called_at_the_deadline_and_when_the_connection_clos
         for seconds in (0.01, 5):
             request = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
             request.set_done_callback(lambda future: results.append(future.error))
-        with pytest.raises(RequestTimedOut):
+        with pytest.raises(errors.RequestTimedOut):
             await heartbeat(channel, 0.01)
-        channel.close(ClientClosed("over"))
-        assert [type(error) for error in results] == [RequestTimedOut, ClientClosed]
+        channel.close(errors.ClientClosed("over"))
+        assert [type(error) for error in results] == [errors.RequestTimedOut, errors.ClientClosed]
 
 
 async def test_a_late_response_is_dropped_and_not_taken_for_the_next():
@@ -152,7 +143,7 @@ async def test_a_late_response_is_dropped_and_not_taken_for_the_next():
 
     async with serve(slow) as server, channel_to(server.address) as channel:
         with pytest.raises(
-            RequestTimedOut, match=r"no response.*broker 1 at test, api Heartbeat"
+            errors.RequestTimedOut, match=r"no response.*broker 1 at test, api Heartbeat"
         ) as caught:
             await heartbeat(channel, 0.05)
         assert caught.value.sent
@@ -165,7 +156,7 @@ async def test_a_late_response_is_dropped_and_not_taken_for_the_next():
 
 async def test_a_deadline_in_the_past_sends_nothing():
     async with serve(echo) as server, channel_to(server.address) as channel:
-        with pytest.raises(RequestTimedOut) as caught:
+        with pytest.raises(errors.RequestTimedOut) as caught:
             await heartbeat(channel, 0)
         assert not caught.value.sent
         assert (await heartbeat(channel)).error_code == 0
@@ -177,8 +168,8 @@ async def test_no_response_within_the_request_timeout_closes_the_connection():
         channel_to(server.address, max_in_flight=1, request_timeout_s=0.1) as channel,
     ):
         first, second = await gather(heartbeat(channel, 0.05), heartbeat(channel))
-        assert isinstance(first, RequestTimedOut)
-        assert isinstance(second, ConnectionLost)
+        assert isinstance(first, errors.RequestTimedOut)
+        assert isinstance(second, errors.ConnectionLost)
         assert "no response to Heartbeat in time" in str(second)
         assert not second.sent
         assert not channel.is_usable
@@ -194,14 +185,14 @@ async def test_the_end_of_the_stream_fails_all_requests():
         channel_to(server.address, max_in_flight=3) as channel,
     ):
         outcomes = await gather(*(heartbeat(channel) for _ in range(5)))
-        assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
+        assert all(isinstance(outcome, errors.ConnectionLost) for outcome in outcomes)
         assert [outcome.sent for outcome in outcomes] == [True, True, True, False, False]
         assert {(outcome.broker, outcome.api) for outcome in outcomes} == {
             ("1 at test", "Heartbeat")
         }
         assert len({id(outcome) for outcome in outcomes}) == 5
         later = await outcome_of(heartbeat(channel))
-        assert isinstance(later, ConnectionLost)
+        assert isinstance(later, errors.ConnectionLost)
         assert not later.sent
         assert later.reason == outcomes[0].reason
 
@@ -214,21 +205,21 @@ def frame(correlation_id: int, body: bytes) -> bytes:
 BODY = struct.pack(">ihb", 0, 0, 0)
 
 HOSTILE = {
-    "length -1": (struct.pack(">i", -1), MalformedFrame),
-    "length 0": (struct.pack(">i", 0), MalformedFrame),
-    "length 3": (struct.pack(">i", 3), MalformedFrame),
-    "length over the limit": (struct.pack(">i", 1024 * 1024 + 1), MalformedFrame),
-    "length of 2 GiB": (struct.pack(">i", 2**31 - 1), MalformedFrame),
-    "unknown correlation id": (frame(77, BODY), ProtocolError),
-    "negative correlation id": (frame(-1, BODY), ProtocolError),
-    "out of order": (frame(1, BODY), ProtocolError),
-    "repeated": (frame(0, BODY) * 2, ProtocolError),
-    "trailing bytes": (frame(0, BODY + b"!"), MalformedMessage),
-    "cut short": (frame(0, BODY[:-2]), MalformedMessage),
-    "header only": (struct.pack(">ii", 4, 0), MalformedMessage),
-    "HTTP": (b"HTTP/1.1 400 Bad Request\r\n\r\n", MalformedFrame),
-    "TLS alert": (bytes.fromhex("15030300020228"), MalformedFrame),
-    "noise": (bytes(range(255, 0, -1)), MalformedFrame),
+    "length -1": (struct.pack(">i", -1), errors.MalformedFrame),
+    "length 0": (struct.pack(">i", 0), errors.MalformedFrame),
+    "length 3": (struct.pack(">i", 3), errors.MalformedFrame),
+    "length over the limit": (struct.pack(">i", 1024 * 1024 + 1), errors.MalformedFrame),
+    "length of 2 GiB": (struct.pack(">i", 2**31 - 1), errors.MalformedFrame),
+    "unknown correlation id": (frame(77, BODY), errors.ProtocolError),
+    "negative correlation id": (frame(-1, BODY), errors.ProtocolError),
+    "out of order": (frame(1, BODY), errors.ProtocolError),
+    "repeated": (frame(0, BODY) * 2, errors.ProtocolError),
+    "trailing bytes": (frame(0, BODY + b"!"), errors.MalformedMessage),
+    "cut short": (frame(0, BODY[:-2]), errors.MalformedMessage),
+    "header only": (struct.pack(">ii", 4, 0), errors.MalformedMessage),
+    "HTTP": (b"HTTP/1.1 400 Bad Request\r\n\r\n", errors.MalformedFrame),
+    "TLS alert": (bytes.fromhex("15030300020228"), errors.MalformedFrame),
+    "noise": (bytes(range(255, 0, -1)), errors.MalformedFrame),
 }
 
 
@@ -253,7 +244,7 @@ async def test_invalid_bytes_close_the_connection_and_fail_all_requests(name: st
             assert (outcome.broker, outcome.api) == ("1 at test", "Heartbeat")
             assert not outcome.retriable
         # What was never written can be sent elsewhere without harm.
-        assert isinstance(unsent, ConnectionLost)
+        assert isinstance(unsent, errors.ConnectionLost)
         assert not unsent.sent
         assert unsent.reason == sent[-1].reason
         assert not channel.is_usable
@@ -267,7 +258,7 @@ async def test_errors_name_other_protocols(name: str, words: str):
         await until_the_end(connection)
 
     async with serve(other) as server, channel_to(server.address) as channel:
-        with pytest.raises(MalformedFrame, match=words):
+        with pytest.raises(errors.MalformedFrame, match=words):
             await heartbeat(channel)
 
 
@@ -277,7 +268,7 @@ async def test_an_incomplete_response_is_reported():
         await connection.transport.send([frame(0, BODY)[:-3]])
 
     async with serve(cut) as server, channel_to(server.address) as channel:
-        with pytest.raises(ConnectionLost, match="in the middle of a response"):
+        with pytest.raises(errors.ConnectionLost, match="in the middle of a response"):
             await heartbeat(channel)
 
 
@@ -290,7 +281,7 @@ async def test_the_longest_throttle_leaves_callers_their_deadline():
 
     async with serve(throttling) as server, channel_to(server.address) as channel:
         await heartbeat(channel)
-        with pytest.raises(RequestTimedOut, match="throttled by the broker") as caught:
+        with pytest.raises(errors.RequestTimedOut, match="throttled by the broker") as caught:
             await heartbeat(channel, 0.05)
         assert not caught.value.sent
         assert channel.in_flight_count == 0
@@ -338,7 +329,7 @@ async def test_a_disconnect_after_a_large_request_reports_size_and_likely_cause(
 
     size = LARGE_REQUEST_BYTES * 4
     async with serve(too_large) as server, channel_to(server.address) as channel:
-        with pytest.raises(ConnectionLost, match=r"socket\.request\.max\.bytes") as caught:
+        with pytest.raises(errors.ConnectionLost, match=r"socket\.request\.max\.bytes") as caught:
             await request_on(channel, produce(size), 9, deadline=soon())
         assert any(int(word) > size for word in str(caught.value).split() if word.isdigit())
         assert caught.value.api == "Produce"
@@ -429,12 +420,12 @@ async def test_close_fails_pending_requests():
         async with anyio.create_task_group() as group:
 
             async def ask() -> None:
-                with pytest.raises(ClientClosed, match="bye"):
+                with pytest.raises(errors.ClientClosed, match="bye"):
                     await heartbeat(channel)
 
             group.start_soon(ask)
             await anyio.wait_all_tasks_blocked()
-            channel.close(ClientClosed("bye"))
+            channel.close(errors.ClientClosed("bye"))
         await channel.wait_closed()
         assert server.accepted == 1
 
@@ -447,7 +438,7 @@ async def test_a_request_that_cannot_be_encoded_affects_no_other():
         static = HeartbeatRequest(
             group_id="g", generation_id=1, member_id="m", group_instance_id="i"
         )
-        with pytest.raises(UnsupportedVersion):
+        with pytest.raises(errors.UnsupportedVersion):
             await request_on(channel, static, 0, deadline=soon())
         assert (await heartbeat(channel)).error_code == 0
 
@@ -456,7 +447,9 @@ async def test_a_full_queue_rejects_requests(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(in_flight_requests, "MAX_QUEUED", 0)
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
         channel._in_flight._max_in_flight = 0
-        with pytest.raises(KafkaError, match="already waiting for this connection") as caught:
+        with pytest.raises(
+            errors.KafkaError, match="already waiting for this connection"
+        ) as caught:
             await heartbeat(channel)
         assert caught.value.retriable
 
@@ -481,7 +474,7 @@ async def test_a_write_that_fails_closes_the_connection(way: str, monkeypatch: p
         else:
             request = produce(10)
             request.acks = 1 if way == "request" else 0
-            with pytest.raises(ConnectionLost, match="connection lost: broken") as caught:
+            with pytest.raises(errors.ConnectionLost, match="connection lost: broken") as caught:
                 await request_on(
                     channel, request, 9, deadline=soon(), expect_response=way == "request"
                 )

@@ -12,17 +12,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from aiokafkawire import errors
 from aiokafkawire.broker import Answer, ApiKey, Broker, Drop
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import (
-    BrokerError,
-    ClientClosed,
-    KafkaError,
-    NoBrokerAvailable,
-    ProducerFenced,
-    RequestTimedOut,
-    UnknownTopic,
-)
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import PingResult
 from aiokafkawire.wire import ErrorCode
@@ -56,9 +48,9 @@ async def pinged(client: Client, **target: str) -> PingResult:
         return await client.ping(TIMEOUT_MS, **target)
 
 
-async def refused(client: Client, **target: str) -> KafkaError:
+async def refused(client: Client, **target: str) -> errors.KafkaError:
     """Reasons for a missing response."""
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(errors.KafkaError) as caught:
         await pinged(client, **target)
     return caught.value
 
@@ -129,7 +121,7 @@ async def test_one_of_three_nodes(
             assert nodes_of(await pinged(client, topic=away, group=group_id)) == {"2"}
         elif day == "killed":
             error = await refused(client, topic=away)
-            assert isinstance(error, BrokerError)
+            assert isinstance(error, errors.BrokerError)
             assert error.code == ErrorCode.LEADER_NOT_AVAILABLE
             # Other nodes lead, and coordinate, the dead node's partitions and groups.
             assert nodes_of(await pinged(client, topic=spread)) == {"1", "3"}
@@ -148,7 +140,7 @@ async def test_the_leader_that_does_not_answer_is_named_with_its_partitions(
         await client.ping(topic=spread)
         broker.pause(BAD)
         error = await refused(client, topic=spread)
-        assert isinstance(error, RequestTimedOut)
+        assert isinstance(error, errors.RequestTimedOut)
         assert error.topic == spread
         assert "broker 2 leads partition 1" in str(error)
         assert f"no response within {TIMEOUT_MS} ms" in str(error) or "deadline" in str(error)
@@ -171,7 +163,7 @@ async def test_a_node_that_is_back_is_seen_at_once(
 async def test_what_does_not_exist(broker: Broker, group_id: str):
     async with Producer(bootstrap_servers=broker.bootstrap_servers) as client:
         error = await refused(client, topic="no-such-topic")
-        assert isinstance(error, UnknownTopic)
+        assert isinstance(error, errors.UnknownTopic)
         assert "no-such-topic" not in broker.topics
         # A group need not exist to have a coordinator.
         assert await pinged(client, group=group_id)
@@ -181,7 +173,7 @@ async def test_a_coordinator_that_is_not_ready(broker: Broker, group_id: str):
     async with Consumer(bootstrap_servers=broker.bootstrap_servers) as client:
         broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         error = await refused(client, group=group_id)
-        assert isinstance(error, BrokerError)
+        assert isinstance(error, errors.BrokerError)
         assert (error.code, error.group) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, group_id)
 
 
@@ -204,11 +196,11 @@ async def test_older_brokers(as_of: str):
 @CLIENTS
 async def test_a_client_that_does_not_run(broker: Broker, client_class: type[Client]):
     client = client_class(bootstrap_servers=broker.bootstrap_servers)
-    with pytest.raises(ClientClosed):
+    with pytest.raises(errors.ClientClosed):
         await client.ping()
     async with client:
         assert await client.ping()
-    with pytest.raises(ClientClosed):
+    with pytest.raises(errors.ClientClosed):
         await client.ping()
 
 
@@ -220,7 +212,7 @@ async def test_a_client_that_is_stopped_meanwhile(broker: Broker, client_class: 
         broker.pause(node)
 
     async def ping() -> None:
-        with pytest.raises(ClientClosed):
+        with pytest.raises(errors.ClientClosed):
             await client.ping(30_000)
 
     with ends_within(5):
@@ -234,7 +226,7 @@ async def test_a_client_that_is_stopped_at_any_step_of_pings(broker: Broker, spr
     async def ping(client: Client) -> None:
         try:
             await client.ping(TIMEOUT_MS, topic=spread)
-        except ClientClosed:
+        except errors.ClientClosed:
             return
 
     # trio runs tasks in any order.
@@ -256,10 +248,10 @@ async def test_a_producer_that_is_fenced(broker: Broker):
         "transactional_id": "billing",
     }
     async with Producer(**options) as older, Producer(**options):
-        with pytest.raises(KafkaError):
+        with pytest.raises(errors.KafkaError):
             async with older.transaction():
                 await older.send_and_wait("orders", b"book")
-        with pytest.raises(ProducerFenced):
+        with pytest.raises(errors.ProducerFenced):
             await older.ping()
 
 
@@ -269,7 +261,7 @@ async def test_no_time(broker: Broker, timeout_ms: int):
         for node in (1, 2, 3):
             broker.pause(node)
         # The attempts end at the same deadline as ping: the first of them to notice gives the text.
-        with pytest.raises(NoBrokerAvailable, match=r"within [0-9.e-]+ m?s"):
+        with pytest.raises(errors.NoBrokerAvailable, match=r"within [0-9.e-]+ m?s"):
             await client.ping(timeout_ms)
 
 
@@ -290,7 +282,7 @@ async def test_pings_leave_the_traffic_alone(broker: Broker, topic: str):
 
 
 async def refused_or_answered(client: Client) -> None:
-    with suppress(KafkaError):
+    with suppress(errors.KafkaError):
         await pinged(client)
 
 
@@ -304,7 +296,7 @@ async def started(client: Client) -> AsyncIterator[Client]:
     try:
         yield client
     finally:
-        with suppress(KafkaError):
+        with suppress(errors.KafkaError):
             await client.stop()
 
 
@@ -326,7 +318,7 @@ async def test_what_listens_there_is_no_broker(client_class: type[Client], stran
     ):
         for _ in range(2):
             error = await refused(client)
-            assert isinstance(error, NoBrokerAvailable)
+            assert isinstance(error, errors.NoBrokerAvailable)
             assert address in str(error)
 
 
@@ -343,14 +335,14 @@ async def test_a_broker_process_that_is_stopped_continued_killed_and_restarted(
             for _ in range(2):
                 for target in ({}, {"topic": "orders"}, {"group": "billing"}):
                     error = await refused(client, **target)
-                    assert isinstance(error, NoBrokerAvailable)
+                    assert isinstance(error, errors.NoBrokerAvailable)
                     assert servers in str(error)
             process.send_signal(signal.SIGCONT)
             for target in ({}, {"topic": "orders"}, {"group": "billing"}):
                 assert await pinged(client, **target)
             process.kill()
             process.wait(timeout=20)
-            assert isinstance(await refused(client), NoBrokerAvailable)
+            assert isinstance(await refused(client), errors.NoBrokerAvailable)
             port = servers.rpartition(":")[2]
             with serving("--port", port):
                 assert await pinged(client)

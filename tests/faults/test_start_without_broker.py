@@ -10,16 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from aiokafkawire import errors
 from aiokafkawire.broker import Broker
 from aiokafkawire.cluster.refresh_schedule import NO_BROKER_LOG_AFTER_S
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import (
-    DeliveryTimedOut,
-    KafkaError,
-    NoBrokerAvailable,
-    ProducerFenced,
-    RequestTimedOut,
-)
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
@@ -53,7 +47,7 @@ async def becomes_ready(client: Producer | Consumer) -> None:
         while True:
             try:
                 await client.ping()
-            except NoBrokerAvailable:
+            except errors.NoBrokerAvailable:
                 await anyio.sleep(0.05)
             else:
                 return
@@ -65,13 +59,13 @@ async def test_starting_and_stopping_without_a_broker(
 ):
     with ends_within(2):
         async with client_class(**options(port)) as client:
-            with pytest.raises(NoBrokerAvailable, match=f"127.0.0.1:{port}"):
+            with pytest.raises(errors.NoBrokerAvailable, match=f"127.0.0.1:{port}"):
                 await client.ping(500)
 
 
 async def test_by_default_a_start_without_a_broker_fails(port: int):
     wanted = options(port, connect_on_start=True, default_api_timeout_ms=300)
-    with pytest.raises(NoBrokerAvailable):
+    with pytest.raises(errors.NoBrokerAvailable):
         async with Producer(**wanted):
             pass
 
@@ -94,7 +88,7 @@ async def test_send_waits_for_a_broker(port: int):
 
 async def test_send_raises_when_max_block_ms_is_over(port: int):
     async with Producer(**options(port, max_block_ms=300)) as producer:
-        with ends_within(2), pytest.raises(RequestTimedOut, match="connection refused"):
+        with ends_within(2), pytest.raises(errors.RequestTimedOut, match="connection refused"):
             await producer.send("orders", b"book")
 
 
@@ -105,13 +99,13 @@ async def test_a_consumer_waits_for_a_broker(port: int):
         )
         with ends_within(2):
             assert await consumer.getmany(timeout_ms=200) == {}
-        with ends_within(2), pytest.raises(KafkaError):
+        with ends_within(2), pytest.raises(errors.KafkaError):
             await consumer.partitions_for("orders")
-        with ends_within(2), pytest.raises(NoBrokerAvailable):
+        with ends_within(2), pytest.raises(errors.NoBrokerAvailable):
             await consumer.topics()
-        with ends_within(2), pytest.raises(KafkaError):
+        with ends_within(2), pytest.raises(errors.KafkaError):
             await consumer.end_offsets(TopicPartition("orders", 0))
-        with ends_within(2), pytest.raises(KafkaError):
+        with ends_within(2), pytest.raises(errors.KafkaError):
             await consumer.offsets_for_times({TopicPartition("orders", 0): 0})
         broker = await stack.enter_async_context(broker_at(port))
         await broker.create_topic("orders")
@@ -133,7 +127,7 @@ async def test_offsets_and_positions_wait_no_longer_than_they_may(port: int):
             lambda: consumer.commit({partition: 1}),
             lambda: consumer.seek_to_end(partition),
         ):
-            with ends_within(2), pytest.raises(KafkaError):
+            with ends_within(2), pytest.raises(errors.KafkaError):
                 await call()
 
 
@@ -173,7 +167,7 @@ async def test_a_transactional_producer_gets_its_producer_id_in_the_background(p
     wanted = options(port, transactional_id="billing", max_block_ms=300)
     async with AsyncExitStack() as stack:
         producer = await stack.enter_async_context(Producer(**wanted))
-        with ends_within(2), pytest.raises(RequestTimedOut, match="returned no producer id"):
+        with ends_within(2), pytest.raises(errors.RequestTimedOut, match="returned no producer id"):
             await producer.begin_transaction()
         broker = await stack.enter_async_context(broker_at(port))
         await broker.create_topic("orders")
@@ -183,7 +177,7 @@ async def test_a_transactional_producer_gets_its_producer_id_in_the_background(p
                 try:
                     await producer.begin_transaction()
                     break
-                except RequestTimedOut:
+                except errors.RequestTimedOut:
                     continue
         await producer.send_and_wait("orders", b"book")
         await producer.commit_transaction()
@@ -192,12 +186,12 @@ async def test_a_transactional_producer_gets_its_producer_id_in_the_background(p
         async with Producer(**wanted) as newer:
             async with newer.transaction():
                 await newer.send_and_wait("orders", b"pen")
-            with pytest.raises(KafkaError):
+            with pytest.raises(errors.KafkaError):
                 async with producer.transaction():
                     await producer.send_and_wait("orders", b"late")
-            with pytest.raises(ProducerFenced):
+            with pytest.raises(errors.ProducerFenced):
                 await producer.ping()
-            with pytest.raises(ProducerFenced):
+            with pytest.raises(errors.ProducerFenced):
                 await producer.begin_transaction()
 
 
@@ -218,5 +212,5 @@ async def test_records_that_were_taken_fail_in_time(port: int):
         producer = await stack.enter_async_context(Producer(**wanted))
         await producer.send_and_wait("orders", b"book")
         await broker.stop()
-        with ends_within(4), pytest.raises(DeliveryTimedOut):
+        with ends_within(4), pytest.raises(errors.DeliveryTimedOut):
             await producer.send_and_wait("orders", b"pen")

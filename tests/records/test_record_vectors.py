@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire import records
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records import (
-    BatchBuilder,
-    BatchView,
-    Compression,
-    assign_offsets,
-    iter_batches,
-)
 from aiokafkawire.records.fetch import control_type
 from aiokafkawire.types import TimestampType
 
@@ -37,11 +31,11 @@ def headers_of(record: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((key, unbase64(value)) for key, value in record.get("headers", ()))
 
 
-def check_header(batch: BatchView, expected: dict[str, Any]) -> None:
+def check_header(batch: records.BatchView, expected: dict[str, Any]) -> None:
     assert batch.magic == expected["magic"]
     assert batch.size_bytes == expected["sizeInBytes"]
     assert batch.crc == expected["checksum"]
-    assert batch.compression == Compression[expected["compression"].upper()]
+    assert batch.compression == records.Compression[expected["compression"].upper()]
     assert batch.timestamp_type == TIMESTAMP_TYPES[expected["timestampType"]]
     assert batch.base_offset == expected["baseOffset"]
     assert batch.last_offset == expected["lastOffset"]
@@ -60,7 +54,7 @@ def check_header(batch: BatchView, expected: dict[str, Any]) -> None:
         assert batch.delete_horizon_ms == expected["deleteHorizonMs"]
 
 
-def check_records(batch: BatchView, expected: dict[str, Any]) -> None:
+def check_records(batch: records.BatchView, expected: dict[str, Any]) -> None:
     columns = batch.columns()
     assert batch.count == len(columns) == len(expected["records"])
     for index, record in enumerate(expected["records"]):
@@ -83,7 +77,7 @@ def check_vector(vector: dict[str, Any]) -> None:
     error = vector.get("error")
     good = vector["batches"][: error["batch"]] if error else vector["batches"]
     position = 0
-    batches = iter_batches(data)
+    batches = records.iter_batches(data)
     for expected in good:
         batch = next(batches)
         assert position == expected["position"]
@@ -129,7 +123,7 @@ def test_all_groups_are_there() -> None:
 
 def create_times(data: bytes) -> list[int]:
     """Log-append time hides them, though they are still in the batch."""
-    (batch,) = iter_batches(data)
+    (batch,) = records.iter_batches(data)
     batch.attributes &= ~8
     return list(batch.columns().timestamps)
 
@@ -137,7 +131,7 @@ def create_times(data: bytes) -> list[int]:
 def reencode(expected: dict[str, Any], data: bytes) -> bytes:
     appended = expected["timestampType"] == "LogAppendTime"
     magic = expected["magic"]
-    builder = BatchBuilder(max_bytes=1 << 30)
+    builder = records.BatchBuilder(max_bytes=1 << 30)
     times = create_times(data) if appended and magic == 2 else []
     for number, record in enumerate(expected["records"]):
         timestamp = times[number] if times else record["timestamp"]
@@ -158,10 +152,10 @@ def reencode(expected: dict[str, Any], data: bytes) -> bytes:
             "leader_epoch": expected["partitionLeaderEpoch"],
         }
     data = b"".join(closed.encode(magic, **fields))
-    (batch,) = iter_batches(data, allow_partial=False)
+    (batch,) = records.iter_batches(data, allow_partial=False)
     time = expected["maxTimestamp"] if appended else None
     epoch = expected.get("partitionLeaderEpoch", -1)
-    return assign_offsets(batch, expected["baseOffset"], epoch, time)
+    return records.assign_offsets(batch, expected["baseOffset"], epoch, time)
 
 
 def test_vectors_encode_to_the_same_bytes(record_property: Callable[[str, object], None]) -> None:

@@ -9,21 +9,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from aiokafkawire import runtime
 from aiokafkawire.errors import KafkaError, RequestTimedOut
-from aiokafkawire.runtime import (
-    AT_ONCE,
-    NEVER,
-    AutoResetEvent,
-    Future,
-    Timer,
-    copy_error,
-    wait_until,
-)
 from aiokafkawire.runtime.supervisor import running_on_trio
 
 
 async def test_a_set_before_the_wait_is_kept_once():
-    signal = AutoResetEvent()
+    signal = runtime.AutoResetEvent()
     signal.set()
     signal.set()
     assert await signal.wait()
@@ -31,7 +23,7 @@ async def test_a_set_before_the_wait_is_kept_once():
 
 
 async def test_set_wakes_all_waiting_tasks():
-    signal = AutoResetEvent()
+    signal = runtime.AutoResetEvent()
     woken: list[bool] = []
 
     async def wait() -> None:
@@ -46,20 +38,20 @@ async def test_set_wakes_all_waiting_tasks():
 
 
 async def test_a_timer_fires_when_rescheduled_to_now():
-    timer = Timer()
+    timer = runtime.Timer()
     timer.reschedule(5.0)  # nobody waits
-    assert timer.deadline == AT_ONCE
+    assert timer.deadline == runtime.AT_ONCE
     async with anyio.create_task_group() as group:
-        group.start_soon(timer.wait, NEVER)
+        group.start_soon(timer.wait, runtime.NEVER)
         await anyio.wait_all_tasks_blocked()
-        assert timer.deadline == NEVER
+        assert timer.deadline == runtime.NEVER
         with anyio.fail_after(5):
-            timer.reschedule(AT_ONCE)
+            timer.reschedule(runtime.AT_ONCE)
             # Once moved to now it goes, wherever it is moved to after that.
-            timer.reschedule(NEVER)
-            while timer.deadline == NEVER:
+            timer.reschedule(runtime.NEVER)
+            while timer.deadline == runtime.NEVER:
                 await anyio.lowlevel.checkpoint()
-    assert timer.deadline == AT_ONCE
+    assert timer.deadline == runtime.AT_ONCE
 
 
 async def test_the_callback_of_a_timer_may_reschedule_it():
@@ -70,7 +62,7 @@ async def test_the_callback_of_a_timer_may_reschedule_it():
         if len(rung) < 3:
             timer.reschedule(rung[-1] + 0.01)
 
-    timer = Timer(ring)
+    timer = runtime.Timer(ring)
     began = anyio.current_time()
     await timer.wait(began + 0.01)
     if running_on_trio():
@@ -78,7 +70,7 @@ async def test_the_callback_of_a_timer_may_reschedule_it():
         return
     assert len(rung) == 3
     assert all(later >= earlier + 0.01 for earlier, later in pairwise([began, *rung]))
-    assert timer.deadline == AT_ONCE
+    assert timer.deadline == runtime.AT_ONCE
 
 
 async def test_the_callback_of_a_timer_runs_before_its_task_wakes():
@@ -103,7 +95,7 @@ async def test_the_callback_of_a_timer_runs_before_its_task_wakes():
         def set_result(self, _: bool) -> None:
             events.append("woken")
 
-    timer = Timer(lambda: events.append("rung"))
+    timer = runtime.Timer(lambda: events.append("rung"))
     timer.deadline = 1.0
     future: Any = Waiting()
     timer._on_timer(future)
@@ -115,23 +107,23 @@ async def test_an_exception_of_the_callback_is_raised_in_the_waiting_task():
     def ring() -> None:
         raise ArithmeticError("a defect")
 
-    timer = Timer(ring)
+    timer = runtime.Timer(ring)
     deadline = anyio.current_time() + 0.01
     if running_on_trio():
         await timer.wait(deadline)
         return
     with pytest.raises(ArithmeticError):
         await timer.wait(deadline)
-    assert timer.deadline == AT_ONCE
+    assert timer.deadline == runtime.AT_ONCE
 
 
 async def test_a_timer_fires_at_its_new_deadline():
-    timer = Timer()
+    timer = runtime.Timer()
     async with anyio.create_task_group() as group:
         group.start_soon(timer.wait, anyio.current_time() + 3_600)
         await anyio.wait_all_tasks_blocked()
-        timer.reschedule(NEVER)
-        assert timer.deadline == NEVER
+        timer.reschedule(runtime.NEVER)
+        assert timer.deadline == runtime.NEVER
         goes_at = anyio.current_time() + 0.03
         timer.reschedule(goes_at)
     # uvloop counts whole milliseconds.
@@ -139,7 +131,7 @@ async def test_a_timer_fires_at_its_new_deadline():
 
 
 async def test_a_future_passes_its_result_to_all_waiters():
-    future: Future[int] = Future()
+    future: runtime.Future[int] = runtime.Future()
     got: list[int] = []
 
     async def wait() -> None:
@@ -158,7 +150,7 @@ async def test_a_future_passes_its_result_to_all_waiters():
 
 
 async def test_new_waiter_can_be_awaited_in_a_custom_await():
-    future: Future[int] = Future()
+    future: runtime.Future[int] = runtime.Future()
     got: list[int] = []
 
     class Waiting:
@@ -190,7 +182,7 @@ async def test_new_waiter_can_be_awaited_in_a_custom_await():
 
 async def test_the_done_callback_runs_inside_set_result():
     results: list[object] = []
-    future: Future[int] = Future()
+    future: runtime.Future[int] = runtime.Future()
     future.set_done_callback(lambda done: results.append(done.result()))
     assert results == []
     future.set_result(3)
@@ -201,7 +193,7 @@ async def test_the_done_callback_runs_inside_set_result():
 
 
 async def test_each_waiter_raises_a_copy_of_the_error():
-    future: Future[int] = Future()
+    future: runtime.Future[int] = runtime.Future()
     error = KafkaError("broken", broker="1 (localhost:9092)")
     error.__cause__ = ConnectionResetError("reset by peer")
     future.set_exception(error)
@@ -216,7 +208,7 @@ async def test_each_waiter_raises_a_copy_of_the_error():
 
 
 async def test_a_future_may_be_resolved_after_a_timed_out_wait():
-    future: Future[int] = Future()
+    future: runtime.Future[int] = runtime.Future()
     with pytest.raises(TimeoutError):
         await future.wait(anyio.current_time() + 0.01)
     future.set_result(1)
@@ -225,9 +217,9 @@ async def test_a_future_may_be_resolved_after_a_timed_out_wait():
 
 async def test_wait_until_prefers_the_event_to_the_deadline():
     event = anyio.Event()
-    assert not await wait_until(event, anyio.current_time())
+    assert not await runtime.wait_until(event, anyio.current_time())
     event.set()
-    assert await wait_until(event, anyio.current_time() - 1)
+    assert await runtime.wait_until(event, anyio.current_time() - 1)
 
 
 def test_a_request_timeout_is_a_timeout():
@@ -237,7 +229,7 @@ def test_a_request_timeout_is_a_timeout():
 def test_copy_error_keeps_context_and_cause():
     error = KafkaError("reason", topic="t")
     error.__cause__ = ValueError("why")
-    copied = copy_error(error)
+    copied = runtime.copy_error(error)
     assert copied is not error
     assert (copied.topic, copied.__cause__) == ("t", error.__cause__)
 
@@ -245,7 +237,7 @@ def test_copy_error_keeps_context_and_cause():
 def test_a_result_at_the_deadline_is_not_lost():
     async def main() -> int:
         loop = asyncio.get_running_loop()
-        future: Future[int] = Future()
+        future: runtime.Future[int] = runtime.Future()
         deadline = loop.time() + 0.01
         waiter = asyncio.ensure_future(future.wait(deadline))
         await asyncio.sleep(0)
@@ -258,7 +250,7 @@ def test_a_result_at_the_deadline_is_not_lost():
 def test_a_set_at_the_deadline_is_not_missed():
     async def main() -> bool:
         loop = asyncio.get_running_loop()
-        signal = AutoResetEvent()
+        signal = runtime.AutoResetEvent()
         deadline = loop.time() + 0.01
         waiter = asyncio.ensure_future(signal.wait(deadline))
         await asyncio.sleep(0)
@@ -268,8 +260,8 @@ def test_a_set_at_the_deadline_is_not_missed():
     assert asyncio.run(main())
 
 
-@pytest.mark.parametrize("waits_by", [AutoResetEvent, Timer])
-def test_no_wait_ends_before_its_deadline(waits_by: type[AutoResetEvent | Timer]):
+@pytest.mark.parametrize("waits_by", [runtime.AutoResetEvent, runtime.Timer])
+def test_no_wait_ends_before_its_deadline(waits_by: type[runtime.AutoResetEvent | runtime.Timer]):
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop._clock_resolution = 0.2  # it rings so much too early
@@ -282,8 +274,8 @@ def test_no_wait_ends_before_its_deadline(waits_by: type[AutoResetEvent | Timer]
 
 
 def test_a_waiter_of_a_closed_event_loop_does_not_block_set_result() -> None:
-    first: Future[int] = Future()
-    done: list[Future[int]] = []
+    first: runtime.Future[int] = runtime.Future()
+    done: list[runtime.Future[int]] = []
     first.set_done_callback(done.append)
     loop = asyncio.new_event_loop()
     task = loop.create_task(first.wait())

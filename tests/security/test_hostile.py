@@ -9,44 +9,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire import security
 from aiokafkawire.errors import AuthenticationFailed
-from aiokafkawire.security import (
-    ClientMechanism,
-    CredentialsRefused,
-    OAuthBearerClient,
-    OAuthBearerServer,
-    OAuthBearerToken,
-    PlainClient,
-    PlainServer,
-    SaltedPasswords,
-    ScramClient,
-    ScramCredential,
-    ScramServer,
-    Secret,
-    ServerMechanism,
-)
 from aiokafkawire.security.mechanism import MAX_TOKEN_BYTES
 from aiokafkawire.security.scram import INLINE_ITERATIONS, MAX_ITERATIONS, MIN_ITERATIONS
 
 SECRET = "hunter2"
-SALTED = SaltedPasswords()
-CREDENTIAL = ScramCredential.from_password("SCRAM-SHA-256", Secret(SECRET), b"salt")
+SALTED = security.SaltedPasswords()
+CREDENTIAL = security.ScramCredential.from_password(
+    "SCRAM-SHA-256", security.Secret(SECRET), b"salt"
+)
 SALT = base64.b64encode(b"salt").decode()
 
 
-def scram(nonce: str = "abc") -> ScramClient:
-    return ScramClient("SCRAM-SHA-256", "bob", Secret(SECRET), nonce, SALTED)
+def scram(nonce: str = "abc") -> security.ScramClient:
+    return security.ScramClient("SCRAM-SHA-256", "bob", security.Secret(SECRET), nonce, SALTED)
 
 
-CLIENTS: dict[str, Callable[[], ClientMechanism]] = {
-    "PLAIN": lambda: PlainClient("bob", Secret(SECRET)),
+CLIENTS: dict[str, Callable[[], security.ClientMechanism]] = {
+    "PLAIN": lambda: security.PlainClient("bob", security.Secret(SECRET)),
     "SCRAM": scram,
-    "OAUTHBEARER": lambda: OAuthBearerClient(OAuthBearerToken(Secret(SECRET))),
+    "OAUTHBEARER": lambda: security.OAuthBearerClient(
+        security.OAuthBearerToken(security.Secret(SECRET))
+    ),
 }
-SERVERS: dict[str, Callable[[], ServerMechanism]] = {
-    "PLAIN": lambda: PlainServer(lambda _: Secret(SECRET)),
-    "SCRAM": lambda: ScramServer("SCRAM-SHA-256", lambda name, _: (name, CREDENTIAL), "server"),
-    "OAUTHBEARER": lambda: OAuthBearerServer(lambda token, _: token.reveal()),
+SERVERS: dict[str, Callable[[], security.ServerMechanism]] = {
+    "PLAIN": lambda: security.PlainServer(lambda _: security.Secret(SECRET)),
+    "SCRAM": lambda: security.ScramServer(
+        "SCRAM-SHA-256", lambda name, _: (name, CREDENTIAL), "server"
+    ),
+    "OAUTHBEARER": lambda: security.OAuthBearerServer(lambda token, _: token.reveal()),
 }
 
 # Bytes that look like messages reach deeper than random ones.
@@ -87,7 +79,7 @@ def test_a_client_raises_only_authentication_failed(name: str, sent: list[bytes]
 def test_a_server_raises_only_credentials_refused(name: str, sent: list[bytes]) -> None:
     server = SERVERS[name]()
     for token in sent:
-        if error := refused_by(server.next, token, CredentialsRefused):
+        if error := refused_by(server.next, token, security.CredentialsRefused):
             assert SECRET not in str(error)
             assert not server.is_complete
             break
@@ -104,7 +96,7 @@ def test_a_token_has_a_longest_length(name: str) -> None:
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_bounds_the_length_of_a_token(name: str) -> None:
     server = SERVERS[name]()
-    with pytest.raises(CredentialsRefused):
+    with pytest.raises(security.CredentialsRefused):
         server.next(bytes(MAX_TOKEN_BYTES + 1))
 
 
@@ -129,15 +121,15 @@ def test_a_client_does_not_go_on_after_the_end(name: str) -> None:
 
 
 def test_a_server_does_not_go_on_after_the_end() -> None:
-    server = PlainServer(lambda _: Secret(SECRET))
+    server = security.PlainServer(lambda _: security.Secret(SECRET))
     server.next(f"\0bob\0{SECRET}".encode())
     assert (server.is_complete, server.principal) == (True, "bob")
-    with pytest.raises(CredentialsRefused):
+    with pytest.raises(security.CredentialsRefused):
         server.next(f"\0eve\0{SECRET}".encode())
     assert (server.is_complete, server.principal) == (False, None)
-    refusing = PlainServer(lambda _: Secret(SECRET))
+    refusing = security.PlainServer(lambda _: security.Secret(SECRET))
     for password in ("wrong", SECRET):
-        with pytest.raises(CredentialsRefused):
+        with pytest.raises(security.CredentialsRefused):
             refusing.next(f"\0bob\0{password}".encode())
 
 
@@ -160,24 +152,26 @@ def test_a_first_message_that_kafka_refuses_is_refused(message: str) -> None:
         answer = SERVERS["SCRAM"]().next(message.encode())
         assert answer.startswith(b"r=xserver,")
         return
-    with pytest.raises(CredentialsRefused):
+    with pytest.raises(security.CredentialsRefused):
         SERVERS["SCRAM"]().next(message.encode())
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: PlainClient("eve\0alice", Secret(SECRET)),
-        lambda: PlainClient("eve\udce9", Secret(SECRET)),
-        lambda: PlainClient("eve", Secret("a\0b")),
-        lambda: PlainClient("", Secret(SECRET)),
+        lambda: security.PlainClient("eve\0alice", security.Secret(SECRET)),
+        lambda: security.PlainClient("eve\udce9", security.Secret(SECRET)),
+        lambda: security.PlainClient("eve", security.Secret("a\0b")),
+        lambda: security.PlainClient("", security.Secret(SECRET)),
         lambda: scram(""),
         lambda: scram("a,tokenauth=true"),
-        lambda: ScramClient("SCRAM-SHA-256", "\udce9", Secret(SECRET), "abc", SALTED),
-        lambda: ScramClient("SCRAM-SHA-256", "", Secret(SECRET), "abc", SALTED),
-        lambda: OAuthBearerToken(Secret("token\x01x=y")),
-        lambda: OAuthBearerToken(Secret("token\n")),
-        lambda: OAuthBearerToken(Secret("token"), extensions={"a": "b\x01c"}),
+        lambda: security.ScramClient(
+            "SCRAM-SHA-256", "\udce9", security.Secret(SECRET), "abc", SALTED
+        ),
+        lambda: security.ScramClient("SCRAM-SHA-256", "", security.Secret(SECRET), "abc", SALTED),
+        lambda: security.OAuthBearerToken(security.Secret("token\x01x=y")),
+        lambda: security.OAuthBearerToken(security.Secret("token\n")),
+        lambda: security.OAuthBearerToken(security.Secret("token"), extensions={"a": "b\x01c"}),
     ],
 )
 def test_what_a_mechanism_cannot_carry_is_refused_at_once(make: Callable[[], object]) -> None:
@@ -188,9 +182,9 @@ def test_what_a_mechanism_cannot_carry_is_refused_at_once(make: Callable[[], obj
 
 def test_extensions_are_copied() -> None:
     extensions = {"trace": "1"}
-    token = OAuthBearerToken(Secret(SECRET), extensions=extensions)
+    token = security.OAuthBearerToken(security.Secret(SECRET), extensions=extensions)
     extensions["auth"] = "Bearer other"
-    assert b"other" not in OAuthBearerClient(token).first()
+    assert b"other" not in security.OAuthBearerClient(token).first()
 
 
 def test_the_reason_of_a_broker_is_escaped() -> None:
@@ -230,10 +224,10 @@ def test_a_broker_that_lies_in_scram_is_refused(message: str, reason: str) -> No
 
 
 def test_many_iterations_block_until_they_are_known() -> None:
-    salted = SaltedPasswords()
+    salted = security.SaltedPasswords()
 
-    def client() -> ScramClient:
-        made = ScramClient("SCRAM-SHA-256", "bob", Secret(SECRET), "abc", salted)
+    def client() -> security.ScramClient:
+        made = security.ScramClient("SCRAM-SHA-256", "bob", security.Secret(SECRET), "abc", salted)
         made.first()
         return made
 
@@ -257,7 +251,7 @@ def test_a_final_message_needs_the_signature() -> None:
 
 
 def test_salted_passwords_are_bounded() -> None:
-    salted = SaltedPasswords()
+    salted = security.SaltedPasswords()
     for number in range(200):
-        salted.get("sha256", Secret(SECRET), number.to_bytes(2, "big"), 1)
+        salted.get("sha256", security.Secret(SECRET), number.to_bytes(2, "big"), 1)
     assert int(repr(salted).split("(")[1].split()[0]) <= 64

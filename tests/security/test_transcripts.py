@@ -6,22 +6,8 @@ import base64
 
 import pytest
 
+from aiokafkawire import security
 from aiokafkawire.errors import AuthenticationFailed
-from aiokafkawire.security import (
-    CredentialsRefused,
-    OAuthBearerClient,
-    OAuthBearerServer,
-    OAuthBearerToken,
-    PlainClient,
-    PlainServer,
-    SaltedPasswords,
-    ScramClient,
-    ScramCredential,
-    ScramServer,
-    Secret,
-    ServerMechanism,
-    TokenRefused,
-)
 from aiokafkawire.wire import ErrorCode
 
 from .transcripts import Exchange, exchanges
@@ -52,12 +38,12 @@ def answered(found: list[Exchange]) -> list[Exchange]:
     return [one for one in found if one.error_code in codes]
 
 
-def play(server: ServerMechanism, exchange: Exchange) -> None:
+def play(server: security.ServerMechanism, exchange: Exchange) -> None:
     """Have a server machine answer the recorded client, and compare each answer."""
     for number, token in enumerate(exchange.client):
         is_last = number == len(exchange.server) - 1
         if is_last and exchange.error_code:
-            with pytest.raises(CredentialsRefused) as refused:
+            with pytest.raises(security.CredentialsRefused) as refused:
                 server.next(token)
             assert str(refused.value) == exchange.error_message
             assert not server.is_complete
@@ -80,9 +66,9 @@ def test_the_plain_client_writes_what_was_sent(exchange: Exchange) -> None:
     authorization_id, username, password = exchange.client[0].decode().split("\0")
     if not username or not password:
         with pytest.raises(ValueError, match="needs a user name and a password"):
-            PlainClient(username, Secret(password), authorization_id)
+            security.PlainClient(username, security.Secret(password), authorization_id)
         return
-    client = PlainClient(username, Secret(password), authorization_id)
+    client = security.PlainClient(username, security.Secret(password), authorization_id)
     assert client.first() == exchange.client[0]
     if exchange.error_code == ErrorCode.NONE:
         assert client.next(exchange.server[0]) is None
@@ -95,28 +81,28 @@ def test_the_plain_client_writes_what_was_sent(exchange: Exchange) -> None:
     ids=str,
 )
 def test_the_plain_server_answers_as_real_brokers(exchange: Exchange) -> None:
-    def password_of(username: str) -> Secret | None:
+    def password_of(username: str) -> security.Secret | None:
         password = PLAIN_USERS.get(username)
-        return None if password is None else Secret(password)
+        return None if password is None else security.Secret(password)
 
-    server = PlainServer(password_of)
+    server = security.PlainServer(password_of)
     play(server, exchange)
 
 
 # --- SCRAM ---
 
 
-def scram_client(exchange: Exchange) -> ScramClient:
+def scram_client(exchange: Exchange) -> security.ScramClient:
     attributes = attributes_of(exchange)
     username = attributes["n"].replace("=2C", ",").replace("=3D", "=")
     is_token = "tokenauth" in attributes
     password = exchange.hmac if is_token else SCRAM_USERS.get(username)
-    return ScramClient(
+    return security.ScramClient(
         exchange.mechanism,
         username,
-        Secret(password or "unknown"),
+        security.Secret(password or "unknown"),
         attributes["r"],
-        SaltedPasswords(),
+        security.SaltedPasswords(),
         token_auth=is_token,
     )
 
@@ -169,16 +155,16 @@ def test_the_scram_server_answers_as_real_brokers(exchange: Exchange) -> None:
         salt, iterations = base64.b64decode(first["s"]), int(first["i"])
         nonce = first["r"].removeprefix(attributes_of(exchange)["r"])
 
-    def credential_of(username: str, is_token: bool) -> tuple[str, ScramCredential] | None:
+    def credential_of(username: str, is_token: bool) -> tuple[str, security.ScramCredential] | None:
         password = exchange.hmac if is_token else SCRAM_USERS.get(username)
         if password is None:
             return None
-        stored = ScramCredential.from_password(
-            exchange.mechanism, Secret(password), salt, iterations
+        stored = security.ScramCredential.from_password(
+            exchange.mechanism, security.Secret(password), salt, iterations
         )
         return "alice" if is_token else username, stored
 
-    server = ScramServer(exchange.mechanism, credential_of, nonce)
+    server = security.ScramServer(exchange.mechanism, credential_of, nonce)
     play(server, exchange)
     if server.is_complete and exchange.hmac:
         assert server.principal == "alice", "the owner of the delegation token"
@@ -192,13 +178,13 @@ def test_the_scram_server_answers_as_real_brokers(exchange: Exchange) -> None:
 )
 def test_the_oauthbearer_client_writes_what_was_sent(exchange: Exchange) -> None:
     pairs = [pair.partition("=") for pair in exchange.client[0].decode().split("\x01")[1:-2]]
-    token = Secret(pairs[0][2].removeprefix("Bearer "))
+    token = security.Secret(pairs[0][2].removeprefix("Bearer "))
     extensions = {name: value for name, _, value in pairs[1:]}
     if "auth" in extensions:
         with pytest.raises(ValueError, match="cannot send the extension 'auth'"):
-            OAuthBearerClient(OAuthBearerToken(token, extensions=extensions))
+            security.OAuthBearerClient(security.OAuthBearerToken(token, extensions=extensions))
         return
-    client = OAuthBearerClient(OAuthBearerToken(token, extensions=extensions))
+    client = security.OAuthBearerClient(security.OAuthBearerToken(token, extensions=extensions))
     assert client.first() == exchange.client[0]
     answer = client.next(exchange.server[0])
     if exchange.server[0]:
@@ -212,10 +198,10 @@ def test_the_oauthbearer_client_writes_what_was_sent(exchange: Exchange) -> None
 
 @pytest.mark.parametrize("exchange", answered(OAUTHBEARER), ids=str)
 def test_the_oauthbearer_server_answers_as_real_brokers(exchange: Exchange) -> None:
-    def validate(token: Secret, extensions: object) -> str:
+    def validate(token: security.Secret, extensions: object) -> str:
         del token, extensions
         if exchange.server[0]:
-            raise TokenRefused(exchange.server[0].decode())
+            raise security.TokenRefused(exchange.server[0].decode())
         return "kafka"
 
-    play(OAuthBearerServer(validate), exchange)
+    play(security.OAuthBearerServer(validate), exchange)

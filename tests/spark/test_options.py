@@ -9,44 +9,28 @@ from pyspark import cloudpickle
 
 from aiokafkawire.config import Secret
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.spark.offsets import (
-    EARLIEST,
-    LATEST,
-    GlobalOffsetRangeLimit,
-    GlobalTimestampRangeLimit,
-    SpecificOffsetRangeLimit,
-    SpecificTimestampRangeLimit,
-)
-from aiokafkawire.spark.options import (
-    AssignStrategy,
-    ExactlyOnceOptions,
-    ReadOptions,
-    SubscribePatternStrategy,
-    SubscribeStrategy,
-    WriteOptions,
-    duration_ms,
-)
+from aiokafkawire.spark import offsets, options
 from aiokafkawire.types import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 T0 = TopicPartition("t", 0)
 
 
-def read(streaming: bool = False, /, **given: str) -> ReadOptions:
-    return ReadOptions.parse(SERVERS | {"subscribe": "t"} | given, streaming=streaming)
+def read(streaming: bool = False, /, **given: str) -> options.ReadOptions:
+    return options.ReadOptions.parse(SERVERS | {"subscribe": "t"} | given, streaming=streaming)
 
 
 def source_of(**given: str) -> Any:
-    return ReadOptions.parse(SERVERS | given, streaming=False).consumer_strategy
+    return options.ReadOptions.parse(SERVERS | given, streaming=False).consumer_strategy
 
 
 def test_the_defaults_are_those_of_the_jvms_connector():
     batch, stream = read(), read(True)
     assert (batch.starting_offsets, batch.ending_offsets) == (
-        GlobalOffsetRangeLimit(EARLIEST),
-        GlobalOffsetRangeLimit(LATEST),
+        offsets.GlobalOffsetRangeLimit(offsets.EARLIEST),
+        offsets.GlobalOffsetRangeLimit(offsets.LATEST),
     )
-    assert stream.starting_offsets == GlobalOffsetRangeLimit(LATEST)
+    assert stream.starting_offsets == offsets.GlobalOffsetRangeLimit(offsets.LATEST)
     assert batch.fail_on_data_loss
     assert not batch.include_headers
     assert not batch.latest_if_no_matching_timestamp
@@ -56,7 +40,7 @@ def test_the_defaults_are_those_of_the_jvms_connector():
 
 
 def test_names_are_without_case():
-    found = ReadOptions.parse(
+    found = options.ReadOptions.parse(
         {
             "KAFKA.Bootstrap.Servers": "localhost:9092",
             "SUBSCRIBE": "t",
@@ -74,10 +58,10 @@ def test_names_are_without_case():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"subscribe": "a, b,,a"}, SubscribeStrategy(("a", "b"))),
-        ({"subscribePattern": "a.*"}, SubscribePatternStrategy("a.*")),
-        ({"assign": '{"t":[0]}'}, AssignStrategy((T0,))),
-        ({"assign": "{}"}, AssignStrategy(())),
+        ({"subscribe": "a, b,,a"}, options.SubscribeStrategy(("a", "b"))),
+        ({"subscribePattern": "a.*"}, options.SubscribePatternStrategy("a.*")),
+        ({"assign": '{"t":[0]}'}, options.AssignStrategy((T0,))),
+        ({"assign": "{}"}, options.AssignStrategy(())),
     ],
 )
 def test_one_of_three_ways_says_what_is_read(given, expected):
@@ -102,16 +86,19 @@ def test_no_way_and_two_ways_are_refused(given, text):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"startingOffsets": " Earliest "}, GlobalOffsetRangeLimit(EARLIEST)),
-        ({"startingOffsets": '{"t":{"0":5}}'}, SpecificOffsetRangeLimit({T0: 5})),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, SpecificTimestampRangeLimit({T0: 5})),
+        ({"startingOffsets": " Earliest "}, offsets.GlobalOffsetRangeLimit(offsets.EARLIEST)),
+        ({"startingOffsets": '{"t":{"0":5}}'}, offsets.SpecificOffsetRangeLimit({T0: 5})),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":5}}'},
+            offsets.SpecificTimestampRangeLimit({T0: 5}),
+        ),
         (
             {"startingTimestamp": "9", "startingOffsetsByTimestamp": "x"},
-            GlobalTimestampRangeLimit(9),
+            offsets.GlobalTimestampRangeLimit(9),
         ),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": "x"},
-            SpecificTimestampRangeLimit({T0: 5}),
+            offsets.SpecificTimestampRangeLimit({T0: 5}),
         ),
     ],
 )
@@ -186,7 +173,7 @@ def test_what_is_wrong_is_refused_by_name(streaming, given, text):
 
 def test_servers_must_be_given():
     with pytest.raises(InvalidOption, match=r"kafka\.bootstrap\.servers must be given"):
-        ReadOptions.parse({"subscribe": "t"}, streaming=False)
+        options.ReadOptions.parse({"subscribe": "t"}, streaming=False)
 
 
 def test_settings_of_the_client_are_its_arguments():
@@ -222,10 +209,10 @@ SECURITY = {
 }
 
 
-@pytest.mark.parametrize("parse", [ReadOptions.parse, WriteOptions.parse])
+@pytest.mark.parametrize("parse", [options.ReadOptions.parse, options.WriteOptions.parse])
 def test_settings_of_tls_and_sasl(parse):
     given = SERVERS | SECURITY
-    if parse == ReadOptions.parse:
+    if parse == options.ReadOptions.parse:
         found = parse(given | {"subscribe": "t"}, streaming=True)
     else:
         found = parse(given | {"topic": "t"})
@@ -289,7 +276,7 @@ def test_settings_of_the_producer():
         "kafka.compression.gzip.level": "9",
         "kafka.fetch.min.bytes": "1",
     }
-    found = WriteOptions.parse(SERVERS | given)
+    found = options.WriteOptions.parse(SERVERS | given)
     assert found.topic == "out"
     assert found.client == {
         "bootstrap_servers": "localhost:9092",
@@ -299,7 +286,7 @@ def test_settings_of_the_producer():
         "compression_level": 5,
     }
     with pytest.raises(InvalidOption, match="with exactlyOnce each task has its own"):
-        WriteOptions.parse(SERVERS | {"kafka.transactional.id": "t"})
+        options.WriteOptions.parse(SERVERS | {"kafka.transactional.id": "t"})
 
 
 @pytest.mark.parametrize(
@@ -314,26 +301,26 @@ def test_settings_of_the_producer():
     ],
 )
 def test_times_are_read_as_spark_does(text, expected):
-    assert duration_ms(text, "maxTriggerDelay") == expected
+    assert options.duration_ms(text, "maxTriggerDelay") == expected
 
 
 ONCE = SERVERS | {"exactlyOnce": "true", "topic": "t"}
 
 
 def test_exactly_once_of_a_stream_needs_no_other_option():
-    found = WriteOptions.parse(ONCE, streaming=True)
-    assert found.exactly_once == ExactlyOnceOptions(None, None, "t")
+    found = options.WriteOptions.parse(ONCE, streaming=True)
+    assert found.exactly_once == options.ExactlyOnceOptions(None, None, "t")
     assert found.client["transaction_timeout_ms"] == 900_000
-    assert WriteOptions.parse(SERVERS | {"topic": "t"}, streaming=True).exactly_once is None
+    assert options.WriteOptions.parse(SERVERS | {"topic": "t"}, streaming=True).exactly_once is None
     named = {"txnAppId": " orders ", "txnMarkerTopic": "m", "kafka.transaction.timeout.ms": "7000"}
-    found = WriteOptions.parse(ONCE | named, streaming=True)
-    assert found.exactly_once == ExactlyOnceOptions("orders", None, "m")
+    found = options.WriteOptions.parse(ONCE | named, streaming=True)
+    assert found.exactly_once == options.ExactlyOnceOptions("orders", None, "m")
     assert found.client["transaction_timeout_ms"] == 7_000
 
 
 def test_exactly_once_of_a_batch_query_has_a_name_and_a_number():
-    found = WriteOptions.parse(ONCE | {"txnAppId": "orders", "txnVersion": "20261123"})
-    assert found.exactly_once == ExactlyOnceOptions("orders", 20261123, "t")
+    found = options.WriteOptions.parse(ONCE | {"txnAppId": "orders", "txnVersion": "20261123"})
+    assert found.exactly_once == options.ExactlyOnceOptions("orders", 20261123, "t")
 
 
 @pytest.mark.parametrize(
@@ -361,4 +348,4 @@ def test_exactly_once_of_a_batch_query_has_a_name_and_a_number():
 )
 def test_what_contradicts_exactly_once_is_refused(given, streaming, text):
     with pytest.raises(InvalidOption, match=text):
-        WriteOptions.parse(given, streaming=streaming)
+        options.WriteOptions.parse(given, streaming=streaming)

@@ -14,14 +14,7 @@ from aiokafkawire.broker.groups import offsets
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.transactions import TransactionCoordinator, transaction_coordinator
-from aiokafkawire.broker.transactions.events import (
-    AddToTransaction,
-    CommitTxnOffsets,
-    EndTransaction,
-    TransactionContents,
-    TransactionState,
-)
+from aiokafkawire.broker.transactions import TransactionCoordinator, events, transaction_coordinator
 from aiokafkawire.records.batch import BatchView, iter_batches
 from aiokafkawire.records.broker_records import assign_offsets
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
@@ -30,7 +23,7 @@ from aiokafkawire.wire import ErrorCode
 from ..raw_client import batch
 
 E = ErrorCode
-S = TransactionState
+S = events.TransactionState
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -76,9 +69,9 @@ class Given:
         return me
 
     def add(self, me: ProducerIdAndEpoch, name: str, *partitions: TopicPartition) -> None:
-        scope = TransactionContents(partitions, ("g",))
+        scope = events.TransactionContents(partitions, ("g",))
         assert (
-            self.transactions.handle(name, AddToTransaction(producer=me, scope=scope)).code
+            self.transactions.handle(name, events.AddToTransaction(producer=me, scope=scope)).code
             == E.NONE
         )
         for tp in partitions:
@@ -89,7 +82,7 @@ class Given:
             log.append(data, next(iter_batches(data)))
 
     def commit_offsets(self, me: ProducerIdAndEpoch, *offsets: int, name: str = "tx") -> None:
-        event = CommitTxnOffsets(
+        event = events.CommitTxnOffsets(
             producer=me,
             group="g",
             offsets={
@@ -100,7 +93,7 @@ class Given:
         assert self.transactions.handle(name, event).code == E.NONE
 
     def end(self, me: ProducerIdAndEpoch, *, commit: bool = True, name: str = "tx") -> ErrorCode:
-        event = EndTransaction(producer=me, commit=commit, bumps_epoch=True)
+        event = events.EndTransaction(producer=me, commit=commit, bumps_epoch=True)
         return self.transactions.handle(name, event).code
 
     def log(self, tp: TopicPartition) -> Any:
@@ -110,7 +103,7 @@ class Given:
         found = iter_batches(self.log(tp).read(0, 10_000))
         return [view for view in found if view.is_control]
 
-    def state(self, name: str = "tx") -> TransactionState:
+    def state(self, name: str = "tx") -> events.TransactionState:
         found = self.transactions.get(name)
         assert found is not None
         return found.state
@@ -249,7 +242,7 @@ def test_an_unused_id_expires() -> None:
     assert given.transactions.get("used") is not None
     given.clock.seconds += 1
     assert [each.transactional_id for each in given.transactions.list_all()] == ["open"]
-    event = EndTransaction(producer=used, commit=True)
+    event = events.EndTransaction(producer=used, commit=True)
     code = given.transactions.handle("used", event).code
     assert code == E.INVALID_PRODUCER_ID_MAPPING
     assert given.transactions.init("used", 1_000).producer.producer_id != used.producer_id

@@ -5,20 +5,14 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.runtime import NEVER
+from aiokafkawire.testing.simulation import virtual_time
 from aiokafkawire.testing.simulation import virtual_time as module
-from aiokafkawire.testing.simulation.virtual_time import (
-    Deadlock,
-    Livelock,
-    Overdue,
-    Stop,
-    VirtualTime,
-)
 
 
 class StopRecorder:
     def __init__(self) -> None:
-        self.stops: list[tuple[type[Stop], str]] = []
-        self.time = VirtualTime(lambda kind, why: self.stops.append((kind, why)))
+        self.stops: list[tuple[type[virtual_time.Stop], str]] = []
+        self.time = virtual_time.VirtualTime(lambda kind, why: self.stops.append((kind, why)))
 
 
 def test_it_goes_to_the_next_deadline() -> None:
@@ -51,7 +45,7 @@ def test_world_events_run_in_order() -> None:
 def test_no_timer_and_no_event_is_a_deadlock() -> None:
     recorder = StopRecorder()
     recorder.time.advance(NEVER)
-    assert recorder.stops == [(Deadlock, "nobody can ever go on")]
+    assert recorder.stops == [(virtual_time.Deadlock, "nobody can ever go on")]
 
 
 def test_what_would_come_after_the_limit_is_overdue() -> None:
@@ -60,7 +54,7 @@ def test_what_would_come_after_the_limit_is_overdue() -> None:
     recorder.time.advance(5.0)
     assert recorder.stops == []
     recorder.time.advance(10.5)
-    assert recorder.stops == [(Overdue, "the program has not ended in 10 s")]
+    assert recorder.stops == [(virtual_time.Overdue, "the program has not ended in 10 s")]
     assert recorder.time.now() == 10.0
 
 
@@ -79,4 +73,4 @@ def test_no_progress_of_time_is_a_livelock(monkeypatch: pytest.MonkeyPatch, by: 
         recorder.time.advance(recorder.time.now() + 1)
     for _ in range(11):
         recorder.time.on_iteration()
-    assert recorder.stops == [(Livelock, "no time passes in 10 turns")]
+    assert recorder.stops == [(virtual_time.Livelock, "no time passes in 10 turns")]

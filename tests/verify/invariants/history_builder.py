@@ -6,33 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafkawire.types import TopicPartition
+from verify.invariants import events
 from verify.invariants.checker import Guarantees, judge
-from verify.invariants.events import (
-    Acknowledged,
-    Assigned,
-    Called,
-    Closed,
-    Committed,
-    Committing,
-    EndTxnRequested,
-    Event,
-    Failed,
-    Lost,
-    OffsetsSent,
-    Opened,
-    Polled,
-    PositionSought,
-    RecordsBuffered,
-    Returned,
-    Revoked,
-    Sending,
-    Subscribed,
-    TopicCreated,
-    TopicDeleted,
-    TransactionBegan,
-    TransactionEnded,
-    make_value,
-)
 from verify.invariants.observed import Log, LogRecord, Observed
 
 PRODUCER = {"idempotent": True, "required_acks": -1, "max_in_flight_requests_per_connection": 5}
@@ -49,7 +24,7 @@ T1 = TopicPartition("t", 1)
 
 def v(number: int, producer: str = "p") -> bytes:
     """Return the value of a producer's record."""
-    return make_value(producer, number)
+    return events.make_value(producer, number)
 
 
 def log(
@@ -77,7 +52,7 @@ class HistoryBuilder:
     """Builds a history; each event is one second after the one before."""
 
     def __init__(self) -> None:
-        self.history: list[Event] = []
+        self.history: list[events.Event] = []
         self.time = 0.0
         self._sends: dict[bytes, int] = {}
         self._calls = 0
@@ -89,26 +64,26 @@ class HistoryBuilder:
         return event
 
     def made(self, topic: str = "t", partitions: int = 1) -> None:
-        self.add(TopicCreated, "", topic, partitions)
+        self.add(events.TopicCreated, "", topic, partitions)
 
     def deleted(self, topic: str = "t") -> None:
-        self.add(TopicDeleted, "", topic)
+        self.add(events.TopicDeleted, "", topic)
 
     # --- producers ---
 
     def producer(self, name: str = "p", **options: Any) -> None:
-        self.add(Opened, name, "producer", {"client_id": name, **PRODUCER, **options})
+        self.add(events.Opened, name, "producer", {"client_id": name, **PRODUCER, **options})
 
     def sending(
         self, *values: bytes, client: str = "p", topic: str = "t", transaction: int | None = None
     ) -> int:
         send = len(self._sends) + 1
         self._sends.update(dict.fromkeys(values, send))
-        self.add(Sending, client, send, topic, values, None, transaction, 60.0)
+        self.add(events.Sending, client, send, topic, values, None, transaction, 60.0)
         return send
 
     def handed(self, value: bytes, client: str = "p") -> None:
-        self.add(RecordsBuffered, client, self._sends[value], 120.0)
+        self.add(events.RecordsBuffered, client, self._sends[value], 120.0)
 
     def send(self, *values: bytes, client: str = "p", **named: Any) -> None:
         self.sending(*values, client=client, **named)
@@ -118,13 +93,13 @@ class HistoryBuilder:
         self, offset: int, value: bytes, client: str = "p", tp: TopicPartition = T0
     ) -> None:
         send = self._sends[value]
-        self.add(Acknowledged, client, send, tp.topic, tp.partition, ((offset, value),))
+        self.add(events.Acknowledged, client, send, tp.topic, tp.partition, ((offset, value),))
 
     def fail(
         self, value: bytes, error: str = "DeliveryTimedOut", unknown: bool = False, **named: Any
     ) -> None:
         client = named.pop("client", "p")
-        self.add(Failed, client, self._sends[value], (value,), error, unknown, **named)
+        self.add(events.Failed, client, self._sends[value], (value,), error, unknown, **named)
 
     def sent(self, *values: bytes, client: str = "p", first: int = 0) -> None:
         """Add records that are acknowledged one by one, at successive offsets."""
@@ -135,44 +110,44 @@ class HistoryBuilder:
     # --- transactions ---
 
     def began(self, number: int, client: str = "p") -> None:
-        self.add(TransactionBegan, client, number)
+        self.add(events.TransactionBegan, client, number)
 
     def offsets_sent(self, number: int, offset: int, client: str = "p", group: str = "g") -> None:
-        self.add(OffsetsSent, client, number, group, ((T0, offset),))
+        self.add(events.OffsetsSent, client, number, group, ((T0, offset),))
 
     def end_txn_requested(self, number: int, commit: bool = True, client: str = "p") -> None:
-        self.add(EndTxnRequested, client, number, commit)
+        self.add(events.EndTxnRequested, client, number, commit)
 
     def ended(self, number: int, outcome: Any = "committed", client: str = "p") -> None:
-        self.add(TransactionEnded, client, number, outcome)
+        self.add(events.TransactionEnded, client, number, outcome)
 
     # --- consumers ---
 
     def consumer(self, name: str = "c", *, topics: Sequence[str] = ("t",), **options: Any) -> None:
-        self.add(Opened, name, "consumer", {"client_id": name, **CONSUMER, **options})
+        self.add(events.Opened, name, "consumer", {"client_id": name, **CONSUMER, **options})
         if topics:
-            self.add(Subscribed, name, tuple(topics))
+            self.add(events.Subscribed, name, tuple(topics))
 
     def assigned(self, *partitions: TopicPartition, client: str = "c") -> None:
-        self.add(Assigned, client, partitions)
+        self.add(events.Assigned, client, partitions)
 
     def revoked(self, *partitions: TopicPartition, client: str = "c") -> None:
-        self.add(Revoked, client, partitions)
+        self.add(events.Revoked, client, partitions)
 
     def lost(self, *partitions: TopicPartition, client: str = "c") -> None:
-        self.add(Lost, client, partitions)
+        self.add(events.Lost, client, partitions)
 
     def call(
         self, name: str, limit_s: float | None = None, *, client: str = "c", task: str = "1"
     ) -> int:
         self._calls += 1
-        self.add(Called, client, self._calls, name, limit_s, task)
+        self.add(events.Called, client, self._calls, name, limit_s, task)
         return self._calls
 
     def returned(
         self, call: int, error: str | None = None, client: str = "c", **named: Any
     ) -> None:
-        self.add(Returned, client, call, error, **named)
+        self.add(events.Returned, client, call, error, **named)
 
     def polled(
         self,
@@ -185,23 +160,23 @@ class HistoryBuilder:
         """Add a call that returns records."""
         call = self.call("getmany", 10.0, client=client, task=task)
         end = records[-1][0] + 1 if following is None else following
-        self.add(Polled, client, tp.topic, tp.partition, records, end, task)
+        self.add(events.Polled, client, tp.topic, tp.partition, records, end, task)
         self.returned(call, client=client)
 
     def sought(self, to: int | str, tp: TopicPartition = T0, client: str = "c") -> None:
-        self.add(PositionSought, client, (tp,), to)
+        self.add(events.PositionSought, client, (tp,), to)
 
     def commit(
         self, offset: int | None, outcome: Any = "ok", client: str = "c", tp: TopicPartition = T0
     ) -> None:
         call = self.call("commit", 60.0, client=client, task="1" if offset is None else "")
         given = None if offset is None else ((tp, offset),)
-        self.add(Committing, client, call, given)
-        self.add(Committed, client, call, outcome)
+        self.add(events.Committing, client, call, given)
+        self.add(events.Committed, client, call, outcome)
         self.returned(call, client=client)
 
     def closed(self, client: str = "c", error: str | None = None, cancelled: bool = False) -> None:
-        self.add(Closed, client, error, cancelled)
+        self.add(events.Closed, client, error, cancelled)
 
     # --- what is found ---
 

@@ -10,15 +10,7 @@ import pytest
 
 from aiokafkawire.wire import ErrorCode
 from tests.verify.invariants.history_builder import HistoryBuilder, v
-from verify.invariants.events import (
-    Acknowledged,
-    Crashed,
-    Fault,
-    FaultsHealed,
-    OutcomeMissing,
-    RecordsBuffered,
-    Returned,
-)
+from verify.invariants import events
 from verify.invariants.observed import CommitRequest, Peak, RejectedRequest
 
 
@@ -57,7 +49,7 @@ def test_a_call_that_never_ends() -> None:
     builder.call("getmany", 5.0)
     assert builder.found(ended_at=builder.time + 5) == []
     assert numbers(builder.found(ended_at=builder.time + 6)) == [9]
-    builder.add(Crashed, "c")
+    builder.add(events.Crashed, "c")
     assert builder.found(ended_at=builder.time + 6) == []
 
 
@@ -83,11 +75,11 @@ def test_a_record_has_its_outcome_in_time() -> None:
         builder = HistoryBuilder()
         builder.producer()
         builder.sending(v(1))
-        builder.add(RecordsBuffered, "p", 1, 120.0)
+        builder.add(events.RecordsBuffered, "p", 1, 120.0)
         handed = builder.time
         builder.time += after_s - 1.0
         since = None if awaited_at is None else handed + awaited_at
-        builder.add(Acknowledged, "p", 1, "t", 0, ((0, v(1)),), since)
+        builder.add(events.Acknowledged, "p", 1, "t", 0, ((0, v(1)),), since)
         return [n for n in numbers(builder.found()) if n == 9]
 
     assert found_numbers(0.0, 120.0) == []
@@ -102,7 +94,7 @@ def test_a_record_without_an_outcome() -> None:
     builder.producer()
     builder.send(v(1))
     builder.closed("p")
-    builder.add(OutcomeMissing, "p", 1, (v(1),))
+    builder.add(events.OutcomeMissing, "p", 1, (v(1),))
     assert numbers(builder.found()) == [9]
 
 
@@ -131,8 +123,8 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
     builder = HistoryBuilder()
     builder.consumer()
     if broken:
-        builder.add(Fault, "", "cut")
-        builder.add(FaultsHealed, "")
+        builder.add(events.Fault, "", "cut")
+        builder.add(events.FaultsHealed, "")
     builder.time += after_s
     assert builder.found(members=(("g", "c"), ("g", "else"))) == []
     builder.closed()
@@ -165,7 +157,7 @@ def test_a_cancelled_member_need_not_wait_for_its_member_id(
 def test_a_crashed_member_may_stay_in_the_group() -> None:
     builder = HistoryBuilder()
     builder.consumer()
-    builder.add(Crashed, "c")
+    builder.add(events.Crashed, "c")
     assert builder.found(members=(("g", "c"),)) == []
 
 
@@ -261,7 +253,7 @@ def test_requests_that_brokers_take_for_a_mistake(
     builder = HistoryBuilder()
     builder.producer(max_in_flight_requests_per_connection=in_flight)
     builder.time = 20.0
-    builder.add(Fault, "", "a node is killed")
+    builder.add(events.Fault, "", "a node is killed")
     rejected_requests = (RejectedRequest(at, "p", "PRODUCE", code),)
     assert numbers(builder.found(rejected_requests=rejected_requests)) == ([12] if mistaken else [])
     assert (
@@ -293,5 +285,5 @@ def test_without_a_secret_none_is_looked_for() -> None:
 
 def test_a_return_without_its_call_is_passed_over() -> None:
     builder = HistoryBuilder()
-    builder.add(Returned, "c", 7)
+    builder.add(events.Returned, "c", 7)
     assert builder.found() == []

@@ -7,16 +7,8 @@ from typing import Any
 
 from aiokafkawire.types import TopicPartition
 from tests.verify.invariants.history_builder import T0, T1, HistoryBuilder
+from verify.invariants import events
 from verify.invariants.checks.groups import Owners
-from verify.invariants.events import (
-    Crashed,
-    Fault,
-    FaultsHealed,
-    GroupsStable,
-    PartitionsAssignedManually,
-    Subscribed,
-    Unsubscribed,
-)
 from verify.invariants.observed import Assignment, CommitRequest, GenerationAssigned
 
 COOPERATIVE = {"partition_assignment_strategy": ("cooperative-sticky",)}
@@ -131,9 +123,9 @@ def test_a_member_does_not_commit_as_if_it_were_none() -> None:
     given = (answered(1, T0),)
     alone = commit(-1, T0, member="")
     assert found(member(), 7, alone, assignments=given) == [OUTSIDE]
-    for left in (Unsubscribed, PartitionsAssignedManually):
+    for left in (events.Unsubscribed, events.PartitionsAssignedManually):
         builder = member()
-        builder.add(left, "c", *([(T0,)] if left is PartitionsAssignedManually else []))
+        builder.add(left, "c", *([(T0,)] if left is events.PartitionsAssignedManually else []))
         assert found(builder, 7, alone, assignments=given) == []
 
 
@@ -200,7 +192,7 @@ def two_members() -> HistoryBuilder:
 
 
 def at_rest(builder: HistoryBuilder) -> list[str]:
-    builder.add(GroupsStable, "", ("g",))
+    builder.add(events.GroupsStable, "", ("g",))
     return [text for number, text in builder.found() if number == 8]
 
 
@@ -227,7 +219,7 @@ def test_a_partition_with_two_owners() -> None:
 
 
 def test_members_that_left_own_nothing() -> None:
-    for left in (Crashed, Unsubscribed):
+    for left in (events.Crashed, events.Unsubscribed):
         builder = two_members()
         builder.assigned(T0, T1, client="c")
         builder.add(left, "c")
@@ -248,12 +240,12 @@ def test_topics_by_a_pattern() -> None:
     builder.made("t", 1)
     builder.made("u", 1)
     builder.consumer("c", topics=())
-    builder.add(Subscribed, "c", (), "[t]")
+    builder.add(events.Subscribed, "c", (), "[t]")
     builder.assigned(T0)
     assert at_rest(builder) == []
-    builder.add(Subscribed, "c", (), ".")
+    builder.add(events.Subscribed, "c", (), ".")
     assert "u-0 has no owner" in at_rest(builder)[0]
-    builder.add(Subscribed, "c", ("u",))
+    builder.add(events.Subscribed, "c", ("u",))
     assert "c owns t-0, to which it has not subscribed" in at_rest(builder)[0]
 
 
@@ -327,20 +319,20 @@ def test_having_stayed_away_before_is_no_excuse() -> None:
 
 def test_what_is_broken_ends_sessions() -> None:
     builder = working()
-    builder.add(Fault, "", "cut")
+    builder.add(events.Fault, "", "cut")
     builder.call("anext", None)
     builder.time += 100
     assert loses(builder) == 0
     builder = working()
     builder.call("anext", None)
-    builder.add(Fault, "", "cut")
-    builder.add(FaultsHealed, "")
+    builder.add(events.Fault, "", "cut")
+    builder.add(events.FaultsHealed, "")
     builder.time += 15
     assert loses(builder) == 0
     builder = working()
     builder.call("anext", None)
-    builder.add(Fault, "", "cut")
-    builder.add(FaultsHealed, "")
+    builder.add(events.Fault, "", "cut")
+    builder.add(events.FaultsHealed, "")
     builder.time += 25
     assert loses(builder) == 1
 

@@ -10,26 +10,7 @@ import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.broker import Broker
-from verify.invariants.events import (
-    Acknowledged,
-    Assigned,
-    Called,
-    Closed,
-    Committed,
-    EndTxnRequested,
-    Failed,
-    OffsetsSent,
-    Opened,
-    Polled,
-    PositionSought,
-    RecordsBuffered,
-    Returned,
-    Revoked,
-    Sending,
-    Subscribed,
-    TransactionBegan,
-    TransactionEnded,
-)
+from verify.invariants import events
 from verify.invariants.recorded_producer import RecordedProducer
 from verify.invariants.recorder import OwnError, Recorder
 
@@ -86,29 +67,29 @@ async def test_an_application_is_written_down() -> None:
             await consumer.commit(next(iter(batches.values())))
             consumer.seek(TopicPartition("t", 0), 1)
             await consumer.seek_to_beginning()
-    assert [event.kind for event in of(recorder, Opened)] == ["producer", "consumer"]
-    assert of(recorder, Opened)[0].options["idempotent"] is True
-    assert [event.values for event in of(recorder, Sending)] == [
+    assert [event.kind for event in of(recorder, events.Opened)] == ["producer", "consumer"]
+    assert of(recorder, events.Opened)[0].options["idempotent"] is True
+    assert [event.values for event in of(recorder, events.Sending)] == [
         (values[0],),
         (values[1],),
         tuple(values[2:]),
     ]
-    assert [event.send for event in of(recorder, RecordsBuffered)] == [1, 3]
-    acknowledged = [pair for event in of(recorder, Acknowledged) for pair in event.records]
+    assert [event.send for event in of(recorder, events.RecordsBuffered)] == [1, 3]
+    acknowledged = [pair for event in of(recorder, events.Acknowledged) for pair in event.records]
     assert acknowledged == list(enumerate(values))
-    assert not of(recorder, Failed)
-    given = [pair for event in of(recorder, Polled) for pair in event.records]
+    assert not of(recorder, events.Failed)
+    given = [pair for event in of(recorder, events.Polled) for pair in event.records]
     assert given == list(enumerate(values))
-    assert of(recorder, Polled)[-1].next_offset == 4
+    assert of(recorder, events.Polled)[-1].next_offset == 4
     tp = TopicPartition("t", 0)
-    assert [event.partitions for event in of(recorder, Assigned)] == [(tp,)]
-    assert [event.partitions for event in of(recorder, Revoked)] == [(tp,)]
-    assert of(recorder, Subscribed)[0].topics == ("t",)
-    assert [event.outcome for event in of(recorder, Committed)] == ["ok"]
-    assert [event.to for event in of(recorder, PositionSought)] == [1, "beginning"]
-    assert Counter(event.client for event in of(recorder, Closed)) == {"p": 1, "c": 1}
-    assert {event.call for event in of(recorder, Called) if event.client == "c"} == {
-        event.call for event in of(recorder, Returned) if event.client == "c"
+    assert [event.partitions for event in of(recorder, events.Assigned)] == [(tp,)]
+    assert [event.partitions for event in of(recorder, events.Revoked)] == [(tp,)]
+    assert of(recorder, events.Subscribed)[0].topics == ("t",)
+    assert [event.outcome for event in of(recorder, events.Committed)] == ["ok"]
+    assert [event.to for event in of(recorder, events.PositionSought)] == [1, "beginning"]
+    assert Counter(event.client for event in of(recorder, events.Closed)) == {"p": 1, "c": 1}
+    assert {event.call for event in of(recorder, events.Called) if event.client == "c"} == {
+        event.call for event in of(recorder, events.Returned) if event.client == "c"
     }
 
 
@@ -140,16 +121,16 @@ async def test_transactions_are_written_down_with_how_they_ended() -> None:
             await producer.commit_transaction()
             await producer.begin_transaction()
             await producer.abort_transaction()
-    assert [event.transaction for event in of(recorder, TransactionBegan)] == [1, 2, 3, 4]
-    assert [event.outcome for event in of(recorder, TransactionEnded)] == [
+    assert [event.transaction for event in of(recorder, events.TransactionBegan)] == [1, 2, 3, 4]
+    assert [event.outcome for event in of(recorder, events.TransactionEnded)] == [
         "committed",
         "aborted",
         "committed",
         "aborted",
     ]
-    assert [event.transaction for event in of(recorder, Sending)] == [1, 2]
-    assert [event.error for event in of(recorder, Failed)] == ["TransactionAborted"]
-    assert [event.group for event in of(recorder, OffsetsSent)] == ["g"]
+    assert [event.transaction for event in of(recorder, events.Sending)] == [1, 2]
+    assert [event.error for event in of(recorder, events.Failed)] == ["TransactionAborted"]
+    assert [event.group for event in of(recorder, events.OffsetsSent)] == ["g"]
 
 
 async def test_a_transaction_that_is_given_away_ends_as_its_producers() -> None:
@@ -164,10 +145,10 @@ async def test_a_transaction_that_is_given_away_ends_as_its_producers() -> None:
             await producer.send("t", producer.value())
             detached = await producer.detach_transaction()
         await recorder.end_detached_transaction(detached, commit=True, bootstrap_servers=servers)
-    assert [(event.client, event.commit) for event in of(recorder, EndTxnRequested)] == [
+    assert [(event.client, event.commit) for event in of(recorder, events.EndTxnRequested)] == [
         ("p", True)
     ]
-    assert [event.outcome for event in of(recorder, TransactionEnded)] == ["committed"]
+    assert [event.outcome for event in of(recorder, events.TransactionEnded)] == ["committed"]
 
 
 async def test_errors_are_written_down_with_their_kind() -> None:
@@ -178,7 +159,7 @@ async def test_errors_are_written_down_with_their_kind() -> None:
     with pytest.raises(KeyError), recorder.journal("c").call("other", None):
         raise KeyError("k")
     assert recorder.history == []
-    returned = [event for event in written if type(event) is Returned]
+    returned = [event for event in written if type(event) is events.Returned]
     assert [(event.error, event.typed, event.text) for event in returned] == [
         ("OwnError", True, "why"),
         ("KeyError", False, "'k'"),
@@ -190,5 +171,5 @@ async def test_a_cancelled_call_is_no_error_of_anybody() -> None:
     with anyio.CancelScope() as scope, recorder.journal("c").call("wait", None):
         scope.cancel()
         await anyio.sleep_forever()
-    [returned] = of(recorder, Returned)
+    [returned] = of(recorder, events.Returned)
     assert (returned.error, returned.typed) == ("Cancelled", True)

@@ -6,30 +6,20 @@ from typing import Any
 
 import pytest
 
-from verify.soak.checker import (
-    PartitionOffset,
-    Span,
-    check_commits,
-    check_copies,
-    check_log,
-    check_owners,
-    check_processed,
-    longest_gap,
-    processed_again,
-)
+from verify.soak import checker
 
-ACKNOWLEDGED = {number: PartitionOffset(number % 2, number // 2) for number in range(10)}
+ACKNOWLEDGED = {number: checker.PartitionOffset(number % 2, number // 2) for number in range(10)}
 LOG = {partition: [(offset, 2 * offset + partition) for offset in range(5)] for partition in (0, 1)}
 
 
 def test_a_whole_log_is_right() -> None:
-    assert check_log(ACKNOWLEDGED, [], LOG) == []
+    assert checker.check_log(ACKNOWLEDGED, [], LOG) == []
 
 
 def test_an_unknown_outcome_may_be_there_or_not() -> None:
     acknowledged = {number: place for number, place in ACKNOWLEDGED.items() if number != 9}
-    assert check_log(acknowledged, [9], LOG) == []
-    assert check_log(acknowledged, [9], {0: LOG[0], 1: LOG[1][:-1]}) == []
+    assert checker.check_log(acknowledged, [9], LOG) == []
+    assert checker.check_log(acknowledged, [9], {0: LOG[0], 1: LOG[1][:-1]}) == []
 
 
 @pytest.mark.parametrize(
@@ -47,60 +37,64 @@ def test_an_unknown_outcome_may_be_there_or_not() -> None:
     ids=["lost", "twice", "order", "strange", "elsewhere"],
 )
 def test_a_wrong_log_is_noticed(log: dict[int, list[tuple[int, int]]], problem: str) -> None:
-    found = check_log(ACKNOWLEDGED, [], log)
+    found = checker.check_log(ACKNOWLEDGED, [], log)
     assert any(problem in text for text in found), found
 
 
-SPANS = [Span(0, 0, 5), Span(0, 5, 10), Span(1, 0, 4)]
+SPANS = [checker.Span(0, 0, 5), checker.Span(0, 5, 10), checker.Span(1, 0, 4)]
 
 
 def test_spans_that_cover_everything_are_right() -> None:
-    assert check_processed(SPANS, {0: 10, 1: 4, 2: 0}) == []
-    assert check_processed([*SPANS, Span(0, 3, 7)], {0: 10, 1: 4}) == []
-    assert processed_again(SPANS) == 0
-    assert processed_again([*SPANS, Span(0, 3, 7)]) == 4
+    assert checker.check_processed(SPANS, {0: 10, 1: 4, 2: 0}) == []
+    assert checker.check_processed([*SPANS, checker.Span(0, 3, 7)], {0: 10, 1: 4}) == []
+    assert checker.processed_again(SPANS) == 0
+    assert checker.processed_again([*SPANS, checker.Span(0, 3, 7)]) == 4
 
 
 @pytest.mark.parametrize(
     ("spans", "ends", "problem"),
     [
-        ([Span(0, 1, 10)], {0: 10}, "1 messages were not processed: 0@0-0"),
-        ([Span(0, 0, 5), Span(0, 6, 10)], {0: 10}, "1 messages were not processed: 0@5-5"),
+        ([checker.Span(0, 1, 10)], {0: 10}, "1 messages were not processed: 0@0-0"),
+        (
+            [checker.Span(0, 0, 5), checker.Span(0, 6, 10)],
+            {0: 10},
+            "1 messages were not processed: 0@5-5",
+        ),
         (SPANS, {0: 10, 1: 5}, "1 messages were not processed: 1@4-4"),
         (SPANS, {0: 10, 1: 4, 2: 3}, "3 messages were not processed: 2@0-2"),
     ],
 )
 def test_a_message_left_out_is_noticed(
-    spans: list[Span], ends: dict[int, int], problem: str
+    spans: list[checker.Span], ends: dict[int, int], problem: str
 ) -> None:
-    assert check_processed(spans, ends) == [problem]
+    assert checker.check_processed(spans, ends) == [problem]
 
 
 def test_commits_that_go_back_are_noticed() -> None:
     history = [
-        PartitionOffset(0, 5),
-        PartitionOffset(1, 9),
-        PartitionOffset(0, 7),
-        PartitionOffset(0, 7),
-        PartitionOffset(1, 8),
-        PartitionOffset(0, 9),
+        checker.PartitionOffset(0, 5),
+        checker.PartitionOffset(1, 9),
+        checker.PartitionOffset(0, 7),
+        checker.PartitionOffset(0, 7),
+        checker.PartitionOffset(1, 8),
+        checker.PartitionOffset(0, 9),
     ]
-    assert check_commits(history) == ["1 commits went back: partition 1 from 9 to 8"]
-    assert check_commits(history, in_doubt=[PartitionOffset(1, 8)]) == []
-    assert check_commits([place for place in history if place != (1, 8)]) == []
+    assert checker.check_commits(history) == ["1 commits went back: partition 1 from 9 to 8"]
+    assert checker.check_commits(history, in_doubt=[checker.PartitionOffset(1, 8)]) == []
+    assert checker.check_commits([place for place in history if place != (1, 8)]) == []
 
 
 def test_partitions_without_and_with_two_owners_are_noticed() -> None:
-    assert check_owners({"a": [0, 1], "b": [2]}, 3) == []
-    assert check_owners({"a": [0, 1], "b": [1]}, 3) == [
+    assert checker.check_owners({"a": [0, 1], "b": [2]}, 3) == []
+    assert checker.check_owners({"a": [0, 1], "b": [1]}, 3) == [
         "1 partitions have more than one owner: 1",
         "1 partitions have no owner: 2",
     ]
 
 
 def test_the_longest_gap() -> None:
-    assert longest_gap([1.0, 2.0, 6.0, 7.0, 30.0], 0.0, 8.0) == 4.0
-    assert longest_gap([], 2.0, 8.0) == 6.0
+    assert checker.longest_gap([1.0, 2.0, 6.0, 7.0, 30.0], 0.0, 8.0) == 4.0
+    assert checker.longest_gap([], 2.0, 8.0) == 6.0
 
 
 def copied(messages: int, partitions: int) -> dict[int, list[tuple[int, int]]]:
@@ -114,7 +108,7 @@ def copied(messages: int, partitions: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def test_copies_that_are_whole_are_right() -> None:
-    assert check_copies(20, 3, copied(20, 3)) == []
+    assert checker.check_copies(20, 3, copied(20, 3)) == []
 
 
 @pytest.mark.parametrize(
@@ -130,4 +124,4 @@ def test_copies_that_are_whole_are_right() -> None:
 def test_copies_that_are_not_are_noticed(partition: int, change: Any, problem: str) -> None:
     found = copied(20, 3)
     found[partition] = change(found[partition])
-    assert any(problem in each for each in check_copies(20, 3, found))
+    assert any(problem in each for each in checker.check_copies(20, 3, found))

@@ -25,15 +25,7 @@ from verify.invariants.events import (
     to_line,
 )
 from verify.soak.checker import PartitionOffset
-from verify.soak.faults.check_run import (
-    FinalContents,
-    Silences,
-    check_chain,
-    check_stored_commits,
-    counts_of,
-    history_of,
-    in_doubt,
-)
+from verify.soak.faults import check_run
 from verify.soak.faults.load import PARTITIONS, Killed
 
 VALUES = [make_value("producer-1", number) for number in range(4)]
@@ -52,22 +44,22 @@ def copies() -> dict[int, list[tuple[int, bytes]]]:
 
 
 def test_whole_copies_are_right() -> None:
-    assert check_chain(SOURCE, copies(), "copy") == []
+    assert check_run.check_chain(SOURCE, copies(), "copy") == []
 
 
 def test_copies_that_are_missing_doubled_or_out_of_order_are_noticed() -> None:
     lost = copies()
     del lost[0][2]
-    assert check_chain(SOURCE, lost, "copy") == [
+    assert check_run.check_chain(SOURCE, lost, "copy") == [
         "copy, partition 0: 4 records, 3 copies; 1 without one [b'producer-1-2|'],"
         " 0 with several []"
     ]
     twice = copies()
     twice[0].append((99, make_value("first-2", 1, VALUES[0])))
-    assert "1 with several [b'producer-1-0|']" in check_chain(SOURCE, twice, "copy")[0]
+    assert "1 with several [b'producer-1-0|']" in check_run.check_chain(SOURCE, twice, "copy")[0]
     swapped = copies()
     swapped[0][1:3] = reversed(swapped[0][1:3])
-    assert len(check_chain(SOURCE, swapped, "copy")) == 1
+    assert len(check_run.check_chain(SOURCE, swapped, "copy")) == 1
 
 
 TP = TopicPartition("orders", 0)
@@ -88,17 +80,17 @@ def test_commits_of_unknown_outcome_are_in_doubt_and_no_others() -> None:
         *commit(4, 40, None),
         *commit(5, 50, "unknown", client="auto-1"),
     ]
-    assert in_doubt(history, "hand") == {PartitionOffset(0, 20), PartitionOffset(0, 40)}
+    assert check_run.in_doubt(history, "hand") == {PartitionOffset(0, 20), PartitionOffset(0, 40)}
 
 
 def test_stored_commits_that_went_back_are_noticed() -> None:
-    found = FinalContents(
+    found = check_run.FinalContents(
         group_commits={
             "hand": [PartitionOffset(0, 10), PartitionOffset(0, 30), PartitionOffset(0, 20)]
         }
     )
-    assert check_stored_commits(commit(2, 20, "unknown"), found) == {"hand": []}
-    assert check_stored_commits(commit(2, 20, "ok"), found) == {
+    assert check_run.check_stored_commits(commit(2, 20, "unknown"), found) == {"hand": []}
+    assert check_run.check_stored_commits(commit(2, 20, "ok"), found) == {
         "hand": ["1 commits went back: partition 0 from 30 to 20"]
     }
 
@@ -115,7 +107,7 @@ def test_killed_processes_count_as_crashed_unless_closed_before(tmp_path: Path) 
     other = [Opened(1.5, "hand-1", "consumer", {})]
     (tmp_path / "hand-1.jsonl").write_text(f"{to_line(other[0])}\n")
     world: list[Event] = [Fault(2.5, "", "killed")]
-    history = history_of(tmp_path, [Killed("first-1", 5.0)], world)
+    history = check_run.history_of(tmp_path, [Killed("first-1", 5.0)], world)
     assert [event for event in history if isinstance(event, Crashed)] == [
         Crashed(5.0, "first-1"),
         Crashed(5.0, "first-1.producer.2"),
@@ -139,7 +131,7 @@ HISTORY: list[Event] = [
 
 
 def test_a_history_is_counted() -> None:
-    counts = counts_of(HISTORY)
+    counts = check_run.counts_of(HISTORY)
     assert counts.acknowledged == {"orders": 2, "copies": 1}
     assert counts.failed == {"unknown: DeliveryUnknown": 1}
     assert (counts.delivered["hand"], counts.again["hand"]) == (4, 1)
@@ -155,10 +147,12 @@ def test_the_longest_silence() -> None:
         for partition in range(1, PARTITIONS)
         for at in (2.0, 4.0, 8.0)
     ]
-    silences = Silences([*HISTORY, *others])
+    silences = check_run.Silences([*HISTORY, *others])
     assert silences.sending(1.0, 9.5) == pytest.approx(7.0), "the partition that waited longest"
-    assert Silences(HISTORY).sending(1.0, 9.5) == pytest.approx(8.5), "nothing in the others"
+    assert check_run.Silences(HISTORY).sending(1.0, 9.5) == pytest.approx(8.5), (
+        "nothing in the others"
+    )
     assert silences.reading(0.0, 8.0)[0] == pytest.approx(8.0), "the other groups read nothing"
     reads = [Polled(4.0, f"{group}-1", "t", 0, (), 0) for group in ("auto", "first", "second")]
-    longest, group = Silences([*HISTORY, *reads]).reading(0.0, 8.0)
+    longest, group = check_run.Silences([*HISTORY, *reads]).reading(0.0, 8.0)
     assert (longest, group) == (6.0, "hand")
