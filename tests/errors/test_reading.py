@@ -7,41 +7,13 @@ import logging
 import anyio
 import pytest
 
-from aiokafkawire.broker import SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BrokerError, NoOffsetForPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages import fetch
+from tests.faults.support import fetch_errors
 
-from .observer import VALUES, WITHIN_S, FaultAction, Observer
+from .observer import VALUES, WITHIN_S, Observer
 from .table import Reaction, Row, rows_of
-
-
-def of_partitions(code: ErrorCode) -> FaultAction:
-    """Return a fault action that responds to Fetch with a code for each partition."""
-
-    def answer(request: SeenRequest) -> fetch.FetchResponse:
-        assert isinstance(request.message, fetch.FetchRequest)
-        return fetch.FetchResponse(
-            responses=[
-                fetch.FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        fetch.FetchPartitionData(
-                            partition_index=each.partition,
-                            error_code=code,
-                            high_watermark=-1,
-                            records=None,
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.message.topics
-            ]
-        )
-
-    return answer
 
 
 async def read(consumer: Consumer) -> list[tuple[int, bytes | None]]:
@@ -55,7 +27,7 @@ async def read(consumer: Consumer) -> list[tuple[int, bytes | None]]:
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.FETCH), ids=lambda row: row.name)
 async def test_fetch(observer: Observer, row: Row, caplog: pytest.LogCaptureFixture) -> None:
-    observer.fault(row, of_partitions(row.code))
+    observer.fault(row, fetch_errors(row.code))
     options = observer.options | {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10}
     async with Consumer(**options) as consumer:
         consumer.assign(observer.partition)
@@ -78,7 +50,7 @@ async def test_fetch_without_a_reset_policy(observer: Observer) -> None:
     async with Consumer(**observer.options, auto_offset_reset="none") as consumer:
         consumer.assign(observer.partition)
         consumer.seek(observer.partition, 0)
-        observer.fault(row, of_partitions(row.code))
+        observer.fault(row, fetch_errors(row.code))
         with anyio.fail_after(WITHIN_S), pytest.raises(NoOffsetForPartition) as caught:
             await consumer.getone()
         assert caught.value.partitions == (observer.partition,)

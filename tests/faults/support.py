@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aiokafkawire.broker import SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages import fetch
 from tests.behaviour.support import take
 
 IMPATIENT: dict[str, Any] = {
@@ -44,3 +47,32 @@ async def stored(bootstrap_servers: str, topic: str, partitions: int = 1) -> lis
         ends = await consumer.end_offsets(*consumer.assignment())
         records = await take(consumer, sum(ends.values()))
     return [r.value for r in sorted(records, key=lambda r: (r.partition, r.offset))]
+
+
+def fetch_errors(code: ErrorCode) -> Callable[[SeenRequest], fetch.FetchResponse | None]:
+    """Respond to a fetch with an error for each of its partitions."""
+
+    def answer(seen: SeenRequest) -> fetch.FetchResponse | None:
+        assert isinstance(seen.message, fetch.FetchRequest)
+        if not seen.message.topics:
+            return None  # an incremental fetch without partitions: the normal response
+        return fetch.FetchResponse(
+            responses=[
+                fetch.FetchableTopicResponse(
+                    topic=topic.topic,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        fetch.FetchPartitionData(
+                            partition_index=each.partition,
+                            error_code=code,
+                            high_watermark=-1,
+                            records=None,
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in seen.message.topics
+            ]
+        )
+
+    return answer

@@ -8,15 +8,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BrokerError, KafkaError, NoOffsetForPartition, UnknownTopic
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages import fetch
 from tests.behaviour.support import WITHIN_S, fill, numbered, take
 from tests.elapsed import ends_within
-from tests.faults.support import READER, reading
+from tests.faults.support import READER, fetch_errors, reading
 
 pytestmark = pytest.mark.slow
 
@@ -36,35 +35,6 @@ async def test_fetches_that_bring_nothing_are_repeated(
     assert fault.hits == 2
 
 
-def refusing(code: ErrorCode) -> Callable[[SeenRequest], fetch.FetchResponse | None]:
-    """Respond to a fetch with an error for each of its partitions."""
-
-    def answer(seen: SeenRequest) -> fetch.FetchResponse | None:
-        assert isinstance(seen.message, fetch.FetchRequest)
-        if not seen.message.topics:
-            return None  # an incremental fetch without partitions: the normal response
-        return fetch.FetchResponse(
-            responses=[
-                fetch.FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        fetch.FetchPartitionData(
-                            partition_index=each.partition,
-                            error_code=code,
-                            high_watermark=-1,
-                            records=None,
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in seen.message.topics
-            ]
-        )
-
-    return answer
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -80,7 +50,7 @@ def refusing(code: ErrorCode) -> Callable[[SeenRequest], fetch.FetchResponse | N
 )
 async def test_retriable_errors_of_a_partition(broker: Broker, topic: str, code: ErrorCode):
     await fill(broker.bootstrap_servers, topic, numbered(20))
-    fault = broker.on(ApiKey.FETCH, refusing(code), times=2)
+    fault = broker.on(ApiKey.FETCH, fetch_errors(code), times=2)
     async with reading(broker.bootstrap_servers, topic) as consumer:
         assert [record.value for record in await take(consumer, 20)] == numbered(20)
     assert fault.hits == 2
@@ -104,7 +74,7 @@ async def test_retriable_errors_of_a_whole_fetch(broker: Broker, topic: str, cod
 
 
 async def test_an_unauthorized_topic_is_reported_at_once(broker: Broker, topic: str):
-    broker.on(ApiKey.FETCH, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1)
+    broker.on(ApiKey.FETCH, fetch_errors(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1)
     async with reading(broker.bootstrap_servers, topic) as consumer:
         with ends_within(5), pytest.raises(BrokerError) as caught:
             await consumer.getone()
@@ -119,7 +89,7 @@ async def test_a_topic_that_stays_unauthorized_is_reported_again_without_extra_r
     broker: Broker, new_topic: NewTopic
 ):
     topic = await new_topic(partitions=3)
-    fault = broker.on(ApiKey.FETCH, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    fault = broker.on(ApiKey.FETCH, fetch_errors(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     async with reading(broker.bootstrap_servers, topic, 3) as consumer:
         for _ in range(3):
             with ends_within(5), pytest.raises(BrokerError):

@@ -40,6 +40,15 @@ def acknowledge_all_commands(machine: Controller) -> None:
             machine.on_response(node, command)
 
 
+def settled() -> tuple[ControllerContext, Controller]:
+    """Return a cluster with t-0 on nodes 1 and 2, whose nodes are up to date."""
+    of = registry()
+    partition(of, 1, 2)
+    machine = controller(of)
+    acknowledge_all_commands(machine)
+    return of, machine
+
+
 def test_leader_and_isr_is_sent_before_update_metadata() -> None:
     of = registry()
     partition(of, 1, 2)
@@ -89,10 +98,7 @@ def test_a_node_gets_only_the_newest_state() -> None:
 
 
 def test_an_isr_change_by_the_leader_goes_to_update_metadata_only() -> None:
-    of = registry()
-    partition(of, 1, 2)
-    machine = controller(of)
-    acknowledge_all_commands(machine)
+    of, machine = settled()
     of.record_isr(("t", 0), 1, 0, (1,))
     for node in ALL:
         assignment = expect(machine, node, UpdateMetadataCommand).partitions["t", 0]
@@ -100,10 +106,7 @@ def test_an_isr_change_by_the_leader_goes_to_update_metadata_only() -> None:
 
 
 def test_a_deleted_topic_is_stopped_and_forgotten() -> None:
-    of = registry()
-    partition(of, 1, 2)
-    machine = controller(of)
-    acknowledge_all_commands(machine)
+    of, machine = settled()
     of.delete_topic(of.topics["t"])
     assert expect(machine, 2, StopReplicaCommand).partitions == {("t", 0): True}
     for node in ALL[1:]:
@@ -113,10 +116,7 @@ def test_a_deleted_topic_is_stopped_and_forgotten() -> None:
 
 
 def test_a_recreated_topic_is_a_new_one() -> None:
-    of = registry()
-    partition(of, 1, 2)
-    machine = controller(of)
-    acknowledge_all_commands(machine)
+    of, machine = settled()
     of.delete_topic(of.topics["t"])
     partition(of, 1, 2)
     expect(machine, 2, StopReplicaCommand)
@@ -143,10 +143,7 @@ def test_a_dead_node_is_announced_to_all() -> None:
 
 
 def test_a_restarted_node_gets_the_full_state() -> None:
-    of = registry()
-    partition(of, 1, 2)
-    machine = controller(of)
-    acknowledge_all_commands(machine)
+    _, machine = settled()
     machine.forget(2)
     expect(machine, 2, LeaderAndIsrCommand)
 

@@ -319,12 +319,20 @@ def test_an_empty_log_does_not_diverge() -> None:
         (EpochEndReceived(-1, -1), 1),  # no known epoch there: down to the high watermark
         (EpochEndReceived(1, 3), 2),  # it ended here before it ended there
         (EpochEndReceived(1, 1), 1),
+        # In the response to a fetch:
+        (Diverged(3, 4), 4),  # the same epoch ended earlier there
+        (Diverged(2, 4), 2),  # of epoch 3 nothing can be common
+        (Diverged(1, 1), 1),  # the epoch before ended earlier there as well
+        (Diverged(1, 4), 2),  # it ended earlier here
+        (Diverged(0, 0), 0),
     ],
+    ids=str,
 )
 def test_a_follower_truncates_records_missing_at_the_leader(
-    answer: EpochEndReceived, end: int
+    answer: EpochEndReceived | Diverged, end: int
 ) -> None:
-    made = replica(watermark=1)
+    on_fetch = isinstance(answer, Diverged)
+    made = replica(truncates_on_fetch=on_fetch, watermark=0 if on_fetch else 1)
     write(made.log, 2, epoch=1)
     write(made.log, 4, epoch=3)
     made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
@@ -361,26 +369,6 @@ def test_without_epochs_the_high_watermark_counts_there_too() -> None:
     made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     assert made.state == Following()
     assert made.log.end_offset == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "end"),
-    [
-        (Diverged(3, 4), 4),  # the same epoch ended earlier there
-        (Diverged(2, 4), 2),  # of epoch 3 nothing can be common
-        (Diverged(1, 1), 1),  # the epoch before ended earlier there as well
-        (Diverged(1, 4), 2),  # it ended earlier here
-        (Diverged(0, 0), 0),
-    ],
-)
-def test_a_fetch_returns_the_diverging_epoch(answer: Diverged, end: int) -> None:
-    made = replica(truncates_on_fetch=True)
-    write(made.log, 2, epoch=1)
-    write(made.log, 4, epoch=3)
-    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
-    made.handle(answer, 0.0)
-    assert made.state == Following()
-    assert made.log.end_offset == end
 
 
 def test_a_follower_appends_and_learns_the_high_watermark() -> None:
