@@ -126,8 +126,12 @@ class BatchFuture(Future["BatchOutcome"]):
         if type(outcome) is BatchAppended:  # the usual case, which reports no failures
             self.value = outcome
             self.done = True
-            if self.waiters is not None:
-                self._set_metadata(self.waiters)
+            if (records := self.waiters) is not None:
+                self.waiters = None
+                self.boundary_yielded = True
+                for waiter, record in records.items():
+                    if not waiter.done():  # The waiting call may have been cancelled.
+                        waiter.set_result(record.result())
             if self._futures is not None or self._event is not None:
                 self.notify_all()
             return
@@ -144,13 +148,3 @@ class BatchFuture(Future["BatchOutcome"]):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _set_metadata(
-        self, waiters: Mapping[SingleWaiterFuture[RecordMetadata | None], WaitingRecord]
-    ) -> None:
-        """Set the result of each waiter."""
-        self.waiters = None
-        self.boundary_yielded = True
-        for waiter, record in waiters.items():
-            if not waiter.done():  # The waiting call may have been cancelled.
-                waiter.set_result(record.result())
