@@ -1,6 +1,6 @@
 """Measure how the package is built: functions called on the walks of docs/internals.md, and sizes.
 
-    python -m tests.structure            # show the figures; fail if one exceeds its limit
+    python -m tests.structure            # show the figures; fail above a limit
     python -m tests.structure --store    # lower the limits to the figures
     python -m tests.structure --table    # show the limits as in docs/internals.md
 
@@ -13,6 +13,7 @@ import argparse
 import ast
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,6 +38,9 @@ EXEMPT = ("records/_kernel.py", "records/_uncompiled.py", "wire/messages/", "err
 
 LINES = "lines of"
 """Figures that begin so have no limit."""
+
+TOLERANCE = 1.03
+"""On the walks: timers and other tasks run beside them."""
 
 Figures = dict[str, int]
 
@@ -241,8 +245,12 @@ def exceeded(figures: Figures, limits: Figures) -> list[str]:
     return [
         f"{name}: {value:,}, at most {limits[name]:,}"
         for name, value in figures.items()
-        if not name.startswith(LINES) and value > limits.get(name, value)
+        if not name.startswith(LINES) and value > _limit(name, limits)
     ]
+
+
+def _limit(name: str, limits: Figures) -> float:
+    return limits.get(name, math.inf) * (TOLERANCE if name.endswith(": functions") else 1)
 
 
 def lowered(figures: Figures, limits: Figures) -> Figures:
