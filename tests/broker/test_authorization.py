@@ -42,9 +42,7 @@ from aiokafkawire.wire.messages.describe_transactions import DescribeTransaction
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafkawire.wire.messages.list_groups import ListGroupsRequest
 from aiokafkawire.wire.messages.list_offsets import (
@@ -56,8 +54,6 @@ from aiokafkawire.wire.messages.list_transactions import ListTransactionsRequest
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
 from aiokafkawire.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -67,7 +63,6 @@ from aiokafkawire.wire.messages.offset_delete import (
 from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
@@ -76,13 +71,13 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from aiokafkawire.wire.messages.produce import ProduceRequest
-from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
 from aiokafkawire.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 
+from .group_requests import commit, heartbeat, join, offset_fetch_request, sync
 from .raw_client import RawClient, batch, connected, produce_request
 
 E = ErrorCode
@@ -204,38 +199,10 @@ def describe_producers() -> DescribeProducersRequest:
     return DescribeProducersRequest(topics=[topic])
 
 
-def join(group: str = "g") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-
-
-def sync() -> SyncGroupRequest:
-    return SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
-
-
-def commit(*names: str) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=5, committed_metadata=None
-    )
-    topics = [OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in names]
-    return OffsetCommitRequest(group_id="g", topics=topics)
-
-
 def commit_by_id(topic: UUID) -> OffsetCommitRequest:
     request = commit("")
     request.topics[0].topic_id = topic
     return request
-
-
-def offset_fetch(*names: str) -> OffsetFetchRequest:
-    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names]
-    return OffsetFetchRequest(group_id="g", topics=topics)
 
 
 def offset_fetch_8(topics: list[OffsetFetchRequestTopics] | None) -> OffsetFetchRequest:
@@ -381,7 +348,7 @@ ROWS = [
     Row("sync", sync(), 3, G, [group("Read")]),
     Row(
         "heartbeat",
-        HeartbeatRequest(group_id="g", generation_id=1, member_id="m"),
+        heartbeat(),
         4,
         G,
         [group("Read")],
@@ -390,8 +357,8 @@ ROWS = [
     Row("leave 0", LeaveGroupRequest(group_id="g", member_id="m"), 0, G, [group("Read")]),
     Row("offset commit", commit("t"), 8, G, [group("Read"), topic("Read")]),
     Row("offset commit 0", commit("t"), 0, G, [group("Read"), topic("Read")]),
-    Row("offset fetch", offset_fetch("t"), 7, G, [group("Describe"), topic("Describe")]),
-    Row("offset fetch 0", offset_fetch("t"), 0, G, [group("Describe"), topic("Describe")]),
+    Row("offset fetch", offset_fetch_request("t"), 7, G, [group("Describe"), topic("Describe")]),
+    Row("offset fetch 0", offset_fetch_request("t"), 0, G, [group("Describe"), topic("Describe")]),
     Row(
         "offset fetch 8",
         offset_fetch_8([OffsetFetchRequestTopics(name="t", partition_indexes=[0])]),
@@ -538,7 +505,7 @@ async def test_one_forbidden_topic_does_not_affect_the_others(
     broker.add_acls(group("Read"), topic("Read"))
     answer = await alice.call(commit("t", "other"), 8)
     assert [each.partitions[0].error_code for each in answer.topics] == [E.NONE, T]
-    answer = await alice.call(offset_fetch("t", "other"), 7)
+    answer = await alice.call(offset_fetch_request("t", "other"), 7)
     assert [
         (each.partitions[0].committed_offset, each.partitions[0].error_code)
         for each in answer.topics

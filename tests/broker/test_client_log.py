@@ -13,15 +13,14 @@ from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
 from aiokafkawire.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
+from .group_requests import join, sync
 from .raw_client import RawClient, connected
 
 
@@ -61,22 +60,8 @@ async def test_topics_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 async def test_group_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aiokafkawire.broker")
     async with Broker() as broker, connected(broker) as client:
-        join = JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-        )
-        member = (await client.call(join, 2)).member_id
-        sync = SyncGroupRequest(
-            group_id="g",
-            generation_id=1,
-            member_id=member,
-            assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"")],
-        )
-        await client.call(sync, 1)
+        member = (await client.call(join(), 2)).member_id
+        await client.call(sync(member, **{member: b""}), 1)
         await client.call(LeaveGroupRequest(group_id="g", member_id=member), 1)
     assert [each for each in lines(caplog, logging.INFO) if each.startswith("Group")] == [
         f"Group g: member {member} joined, client 'raw' at 127.0.0.1",
@@ -90,16 +75,8 @@ async def test_group_events_are_logged(caplog: pytest.LogCaptureFixture) -> None
 async def test_a_member_whose_session_ends_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aiokafkawire.broker")
     async with Broker(group_min_session_timeout_ms=10) as broker, connected(broker) as client:
-        join = JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=10,
-            rebalance_timeout_ms=10,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-        )
-        member = (await client.call(join, 2)).member_id
-        again = await client.call(join, 2)
+        member = (await client.call(join(session_ms=10), 2)).member_id
+        again = await client.call(join(session_ms=10), 2)
         assert again.member_id != member
     expected = f"Group g: member {member} removed: session or rebalance timeout"
     assert expected in lines(caplog, logging.INFO)

@@ -21,19 +21,12 @@ from aiokafkawire.wire import ErrorCode, Request
 from aiokafkawire.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest
 from aiokafkawire.wire.messages.list_groups import ListGroupsRequest
 from aiokafkawire.wire.messages.list_transactions import ListTransactionsRequest
-from aiokafkawire.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
 
+from .group_requests import commit, heartbeat, join, sync
 from .raw_client import connected
 from .test_apis import codes
 from .transactional_client import CLASSIC, NEWEST, TransactionalClient
@@ -138,36 +131,12 @@ def test_a_dead_node_coordinates_nothing() -> None:
 # --- over the wire -------------------------------------------------------------------------------
 
 
-def join(member_id: str = "") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-
-
-COMMITTED = OffsetCommitRequestPartition(
-    partition_index=0, committed_offset=1, committed_metadata=""
-)
 WHILE_LOADING: list[tuple[Request[Any], int, ErrorCode]] = [
     (join(), 3, E.COORDINATOR_LOAD_IN_PROGRESS),
-    (
-        SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[]),
-        3,
-        E.REBALANCE_IN_PROGRESS,
-    ),
-    (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, E.NONE),
+    (sync(), 3, E.REBALANCE_IN_PROGRESS),
+    (heartbeat(), 3, E.NONE),
     (LeaveGroupRequest(group_id="g", member_id="m"), 2, E.COORDINATOR_LOAD_IN_PROGRESS),
-    (
-        OffsetCommitRequest(
-            group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[COMMITTED])]
-        ),
-        2,
-        E.COORDINATOR_LOAD_IN_PROGRESS,
-    ),
+    (commit("t"), 2, E.COORDINATOR_LOAD_IN_PROGRESS),
     (ListGroupsRequest(), 2, E.COORDINATOR_LOAD_IN_PROGRESS),
     (
         ListTransactionsRequest(state_filters=[], producer_id_filters=[]),

@@ -11,21 +11,15 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.consumer_protocol import encode_subscription
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest
 from aiokafkawire.wire.messages.list_groups import ListGroupsRequest
-from aiokafkawire.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from aiokafkawire.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
+from . import group_requests
 from .raw_client import RawClient, connected
 
 E = ErrorCode
@@ -33,41 +27,20 @@ TOPICS = ("read", "unread")
 
 
 async def join(client: RawClient, metadata: bytes, protocol_type: str = "consumer") -> str:
-    answer = await client.call(
-        JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id="",
-            protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
-        ),
-        3,
-    )
+    request = group_requests.join(metadata=metadata, protocol_type=protocol_type)
+    answer = await client.call(request, 3)
     assert answer.error_code == E.NONE
     member: str = answer.member_id
     return member
 
 
 async def commit(client: RawClient) -> None:
-    topics = [
-        OffsetCommitRequestTopic(
-            name=name,
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=0, committed_offset=5, committed_metadata=None
-                )
-            ],
-        )
-        for name in TOPICS
-    ]
-    response = await client.call(OffsetCommitRequest(group_id="g", topics=topics), 7)
+    response = await client.call(group_requests.commit(*TOPICS), 7)
     assert {p.error_code for t in response.topics for p in t.partitions} == {E.NONE}
 
 
 async def committed(client: RawClient) -> list[int]:
-    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in TOPICS]
-    response = await client.call(OffsetFetchRequest(group_id="g", topics=topics), 7)
+    response = await client.call(group_requests.offset_fetch_request(*TOPICS), 7)
     return [topic.partitions[0].committed_offset for topic in response.topics]
 
 

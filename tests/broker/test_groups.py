@@ -13,52 +13,21 @@ from aiokafkawire.broker.groups import group_coordinator
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.describe_groups import DescribeGroupsRequest
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafkawire.wire.messages.list_groups import ListGroupsRequest
-from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
+from .group_requests import heartbeat, join, sync
 from .raw_client import RawClient, connected
 
 E = ErrorCode
 
 
-def join(member_id: str = "", *, group: str = "g", session_ms: int = 10_000) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"meta")],
-    )
-
-
-def sync(member_id: str, generation: int, **assignments: bytes) -> SyncGroupRequest:
-    return SyncGroupRequest(
-        group_id="g",
-        generation_id=generation,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[
-            SyncGroupRequestAssignment(member_id=member, assignment=data)
-            for member, data in assignments.items()
-        ],
-    )
-
-
-def heartbeat(member_id: str, generation: int, group: str = "g") -> HeartbeatRequest:
-    return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id)
-
-
 async def joined(client: RawClient, version: int = 9) -> Any:
     """Join as a new member, with the id from the first response."""
-    refused = await client.call(join(), version)
+    refused = await client.call(join(metadata=b"meta"), version)
     assert refused.error_code == E.MEMBER_ID_REQUIRED
-    return await client.call(join(refused.member_id), version)
+    return await client.call(join(refused.member_id, metadata=b"meta"), version)
 
 
 @pytest.fixture

@@ -26,15 +26,9 @@ from aiokafkawire.wire.header import encode_request
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from aiokafkawire.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 from ..wire.vectors import FOLDER
+from .group_requests import commit, join, offset_fetch_request
 from .raw_client import (
     RawClient,
     batch,
@@ -312,41 +306,20 @@ async def test_only_0_8_takes_a_number_of_acks() -> None:
     ("as_of", "code"), [("0.8", E.NONE), ("2.8", E.NONE), ("3.9", E.UNSUPPORTED_VERSION)]
 )
 async def test_where_version_0_of_offsets_was_kept(as_of: str, code: ErrorCode) -> None:
-    commit = OffsetCommitRequest(
-        group_id="g",
-        topics=[
-            OffsetCommitRequestTopic(
-                name="t",
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=0, committed_offset=3, committed_metadata=""
-                    )
-                ],
-            )
-        ],
-    )
-    fetch = OffsetFetchRequest(
-        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-    )
     async with Broker(as_of=as_of) as broker, connected(broker) as client:
         await broker.create_topic("t")
-        assert only(await client.call(commit, 0)).error_code == code
-        assert only(await client.call(fetch, 0)).error_code == code
+        assert only(await client.call(commit("t"), 0)).error_code == code
+        assert only(await client.call(offset_fetch_request("t"), 0)).error_code == code
 
 
 async def test_groups_came_with_0_9_and_deleting_them_with_1_1() -> None:
-    join = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=30_001,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
     async with Broker(as_of="0.8") as broker, connected(broker) as client:
-        await client.send(join, 0)
+        await client.send(join(session_ms=30_001), 0)
         assert await client.closed()
     async with Broker(as_of="0.9") as broker, connected(broker) as client:
-        assert (await client.call(join, 0)).error_code == E.INVALID_SESSION_TIMEOUT
+        assert (
+            await client.call(join(session_ms=30_001), 0)
+        ).error_code == E.INVALID_SESSION_TIMEOUT
     for as_of, served in (("1.0", False), ("1.1", True)):
         async with Broker(as_of=as_of) as broker, connected(broker) as client:
             await client.send(DeleteGroupsRequest(groups_names=[]), 0)

@@ -9,8 +9,9 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
-from aiokafkawire.wire.messages import add_partitions_to_txn, join_group, sync_group
+from aiokafkawire.wire.messages import add_partitions_to_txn
 
+from .group_requests import join, sync
 from .raw_client import RawClient, batch, connected, only, produce_request
 from .transactional_client import (
     CLASSIC,
@@ -243,15 +244,7 @@ async def test_a_producer_does_not_write_outside_of_its_transaction(client: RawC
 
 async def joined(client: RawClient, instance_id: str | None = None) -> str:
     """Return the only member of a group, in its first generation."""
-    request = join_group.JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        group_instance_id=instance_id,
-        protocol_type="consumer",
-        protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
+    request = join(instance_id=instance_id)
     answer = await client.call(request, 5)
     if answer.error_code == E.MEMBER_ID_REQUIRED:
         request.member_id = answer.member_id
@@ -261,10 +254,7 @@ async def joined(client: RawClient, instance_id: str | None = None) -> str:
 
 
 async def synced(client: RawClient, member_id: str) -> None:
-    own = sync_group.SyncGroupRequestAssignment(member_id=member_id, assignment=b"")
-    request = sync_group.SyncGroupRequest(
-        group_id="g", generation_id=1, member_id=member_id, assignments=[own]
-    )
+    request = sync(member_id, **{member_id: b""})
     assert (await client.call(request, 3)).error_code == E.NONE
 
 

@@ -56,8 +56,8 @@ from tests.broker.test_authorization import (
     group,
     init_producer_id,
     metadata,
-    offset_fetch,
     offset_fetch_8,
+    offset_fetch_request,
     transactional,
     txn_commit,
 )
@@ -268,7 +268,12 @@ CONVERSATIONS: dict[str, tuple[list[Acl], str, Request[Any], int]] = {
     "one topic of two": ([group("Read"), of_topic("Read")], "alice", commit(*TOPICS), 8),
     "no topic": ([group("Read")], "alice", commit(*TOPICS), 8),
     "wrong member": ([group("Read"), of_topic("Read")], "alice", commit_of_nobody(*TOPICS), 8),
-    "offsets": ([group("Describe"), of_topic("Describe")], "alice", offset_fetch(*TOPICS), 7),
+    "offsets": (
+        [group("Describe"), of_topic("Describe")],
+        "alice",
+        offset_fetch_request(*TOPICS),
+        7,
+    ),
     "offsets of all": (
         [group("Describe"), of_topic("Describe")],
         "alice",
