@@ -12,7 +12,7 @@ may just have been restarting or paused, or its response may have been lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.connection.node_api_versions import ApiVersionOverride, NodeApiVersions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
-from aiokafkawire.runtime.state_machine import transition
+from aiokafkawire.runtime.state_machine import NO_TIME, Transitions, transition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, error_for
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -49,6 +49,9 @@ API_VERSIONS_TIMEOUT_S = 2.0
 
 CONFIRM_TIMEOUT_S = 0.5
 """How long to wait for the response to ApiVersions after the broker has responded to a probe."""
+
+CONFIRMATION_VERSION = 0
+"""Version of the repeated ApiVersions request: there is no lower one to try."""
 
 PROBES: tuple[tuple[str, Request[Any]], ...] = (
     ("0.9", ListGroupsRequest()),
@@ -159,6 +162,7 @@ class AwaitingConfirmation:
 
 
 NegotiationState = AwaitingApiVersions | AwaitingProbe | AwaitingConfirmation
+Outcome = tuple[NegotiationState, tuple[NegotiationAction]]
 
 
 class Negotiation:
@@ -196,7 +200,10 @@ class Negotiation:
 
     def handle(self, event: NegotiationEvent) -> NegotiationAction:
         """Return the next action, after the result of the last one."""
-        return transition(TRANSITIONS, self.state, event)(self, self.state, event)
+        self.state, (action,) = transition(TRANSITIONS, self.state, event)(
+            self, self.state, event, NO_TIME
+        )
+        return action
 
     def request_api_versions(
         self, version: int, timeout_s: float, connection: ConnectionChoice
@@ -206,33 +213,42 @@ class Negotiation:
 
 
 def on_api_versions(
-    negotiation: Negotiation, state: AwaitingApiVersions, event: ResponseReceived
-) -> NegotiationAction:
-    """Return the broker's versions, a retry of ApiVersions in a lower version, or the failure."""
+    negotiation: Negotiation,
+    state: AwaitingApiVersions | AwaitingConfirmation,
+    event: ResponseReceived,
+    now: float,
+) -> Outcome:
+    """Read the broker's versions, or retry ApiVersions in a lower version."""
     response = event.response
+    on_additional = isinstance(state, AwaitingConfirmation)
     assert isinstance(response, ApiVersionsResponse)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        lower = _highest_common_version(response, state.version)
+        lower = _highest_common_version(
+            response,
+            CONFIRMATION_VERSION if isinstance(state, AwaitingConfirmation) else state.version,
+        )
         if lower is not None:
-            negotiation.state = AwaitingApiVersions(lower)
-            return negotiation.request_api_versions(
+            request = negotiation.request_api_versions(
                 lower, negotiation.timeout_s, ConnectionChoice.CURRENT
             )
+            return AwaitingApiVersions(lower), (request,)
     if response.error_code != ErrorCode.NONE:
-        return NegotiationFailed(error_for(response.error_code, api="ApiVersions"))
+        return state, (NegotiationFailed(error_for(response.error_code, api="ApiVersions")),)
     versions = NodeApiVersions.from_response(response)
     if negotiation.override is not None and not negotiation.override.flexible:
         versions = versions.without_flexible()
     if not versions.ranges:
-        return NegotiationFailed(
-            ProtocolError("the broker reports no supported APIs", api="ApiVersions")
-        )
-    return VersionsNegotiated(versions)
+        error = ProtocolError("the broker reports no supported APIs", api="ApiVersions")
+        return state, (NegotiationFailed(error),)
+    return state, (VersionsNegotiated(versions, on_additional),)
 
 
 def start_probing(
-    negotiation: Negotiation, _: AwaitingApiVersions, event: ConnectionClosed | ResponseTimedOut
-) -> NegotiationAction:
+    negotiation: Negotiation,
+    state: AwaitingApiVersions,
+    event: ConnectionClosed | ResponseTimedOut,
+    now: float,
+) -> Outcome:
     """Send the first probe."""
     # Kafka 0.8 has neither TLS nor SASL. Kafka 0.9 does not respond to ApiVersions; on a listener
     # with SASL it closes the connection.
@@ -240,87 +256,74 @@ def start_probing(
         negotiation.security_protocol == "SSL" and isinstance(event, ResponseTimedOut)
     )
     if negotiation.override is not None or not may_be_old:
-        return NegotiationFailed(_no_response_error(negotiation, event))
-    negotiation.state = AwaitingProbe(0, isinstance(event, ResponseTimedOut))
-    return _probe_request(negotiation, 0)
+        return state, (NegotiationFailed(_no_response_error(negotiation, event)),)
+    after_timeout = isinstance(event, ResponseTimedOut)
+    return AwaitingProbe(0, after_timeout), (_probe_request(negotiation, 0),)
 
 
 def send_confirmation(
-    negotiation: Negotiation, state: AwaitingProbe, _: ResponseReceived
-) -> NegotiationAction:
+    negotiation: Negotiation, state: AwaitingProbe, event: ResponseReceived, now: float
+) -> Outcome:
     """Send ApiVersions again, on an additional connection."""
-    negotiation.state = AwaitingConfirmation(state.probe_index, state.timed_out)
-    return negotiation.request_api_versions(
-        0, min(CONFIRM_TIMEOUT_S, negotiation.timeout_s), ConnectionChoice.ADDITIONAL
+    request = negotiation.request_api_versions(
+        CONFIRMATION_VERSION,
+        min(CONFIRM_TIMEOUT_S, negotiation.timeout_s),
+        ConnectionChoice.ADDITIONAL,
     )
+    return AwaitingConfirmation(state.probe_index, state.timed_out), (request,)
 
 
 def send_next_probe(
-    negotiation: Negotiation, state: AwaitingProbe, event: ConnectionClosed
-) -> NegotiationAction:
+    negotiation: Negotiation, state: AwaitingProbe, event: ConnectionClosed, now: float
+) -> Outcome:
     """Send the probe for the next older release."""
     probe_index = state.probe_index + 1
     if probe_index == len(PROBES):
-        return NegotiationFailed(_no_response_error(negotiation, event))
-    negotiation.state = AwaitingProbe(probe_index, state.timed_out)
-    return _probe_request(negotiation, probe_index)
+        return state, (NegotiationFailed(_no_response_error(negotiation, event)),)
+    next_state = AwaitingProbe(probe_index, state.timed_out)
+    return next_state, (_probe_request(negotiation, probe_index),)
 
 
 def on_probe_timeout(
-    negotiation: Negotiation, state: AwaitingProbe, event: ResponseTimedOut
-) -> NegotiationAction:
+    negotiation: Negotiation, state: AwaitingProbe, event: ResponseTimedOut, now: float
+) -> Outcome:
     """Continue with the next probe, unless ApiVersions had timed out, too."""
     if state.timed_out:
         # Kafka 0.9 would have responded to the first probe, so this is not an old broker.
-        return NegotiationFailed(_no_response_error(negotiation, event))
-    return send_next_probe(negotiation, state, ConnectionClosed("silence"))
+        return state, (NegotiationFailed(_no_response_error(negotiation, event)),)
+    return send_next_probe(negotiation, state, ConnectionClosed("silence"), now)
 
 
 def conclude(
-    _: Negotiation, state: AwaitingConfirmation, event: ConnectionClosed | ResponseTimedOut
-) -> NegotiationAction:
+    negotiation: Negotiation,
+    state: AwaitingConfirmation,
+    event: ConnectionClosed | ResponseTimedOut,
+    now: float,
+) -> Outcome:
     """Accept the probed release if ApiVersions failed in its manner both times."""
     release = PROBES[state.probe_index][0]
     if {state.timed_out, isinstance(event, ResponseTimedOut)} == {
         release == RELEASE_IGNORING_API_VERSIONS
     }:
-        return VersionsNegotiated(NodeApiVersions.for_release(release))
-    return NegotiationFailed(
-        ConnectionFailed(
-            f"the server responds like Kafka {release}, but not to ApiVersions: connections to it"
-            " seem to be unreliable"
-        )
+        return state, (VersionsNegotiated(NodeApiVersions.for_release(release)),)
+    error = ConnectionFailed(
+        f"the server responds like Kafka {release}, but not to ApiVersions: connections to it"
+        " seem to be unreliable"
     )
+    return state, (NegotiationFailed(error),)
 
 
-def on_late_api_versions(
-    negotiation: Negotiation, _: AwaitingConfirmation, event: ResponseReceived
-) -> NegotiationAction:
-    """Read the versions that a newer broker reports after all."""
-    # Version 0 was sent, so there is no lower version to try.
-    step = on_api_versions(negotiation, AwaitingApiVersions(0), event)
-    return (
-        VersionsNegotiated(step.versions, on_additional=True)
-        if isinstance(step, VersionsNegotiated)
-        else step
-    )
-
-
-TRANSITIONS: Mapping[
-    tuple[type[NegotiationState], type[NegotiationEvent]],
-    Callable[[Negotiation, Any, Any], NegotiationAction],
-] = {
+TRANSITIONS: Transitions[Negotiation, NegotiationState, NegotiationAction] = {
     (AwaitingApiVersions, ResponseReceived): on_api_versions,
     (AwaitingApiVersions, ConnectionClosed): start_probing,
     (AwaitingApiVersions, ResponseTimedOut): start_probing,
     (AwaitingProbe, ResponseReceived): send_confirmation,
     (AwaitingProbe, ConnectionClosed): send_next_probe,
     (AwaitingProbe, ResponseTimedOut): on_probe_timeout,
-    (AwaitingConfirmation, ResponseReceived): on_late_api_versions,
+    (AwaitingConfirmation, ResponseReceived): on_api_versions,
     (AwaitingConfirmation, ConnectionClosed): conclude,
     (AwaitingConfirmation, ResponseTimedOut): conclude,
 }
-"""Handler by state and event."""
 
 
 def _first_version(override: ApiVersionOverride | None) -> int:

@@ -45,7 +45,7 @@ TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
     (BatchState.IN_FLIGHT, BatchEvent.REENQUEUED): BatchState.WAITING,
     (BatchState.IN_FLIGHT, BatchEvent.COMPLETED): BatchState.DONE,
 }
-"""(state, event) -> the next state; other pairs raise `ImpossibleEvent`."""
+"""(state, event) -> the next state; other pairs raise `InvalidTransition`."""
 
 # Attribute access on an Enum class is slow up to Python 3.11.
 _OPEN, _WAITING, _DONE = BatchState.OPEN, BatchState.WAITING, BatchState.DONE

@@ -264,7 +264,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Callable[[Any, Any], State]] =
     (Draining, SequencesDrained): _restart,
     (Draining, SequencesResumed): _resume,
 }
-"""(state, event) -> the next state; other pairs raise `ImpossibleEvent`."""
+"""(state, event) -> the next state; other pairs raise `InvalidTransition`."""
 
 
 class PartitionSequences:
@@ -368,8 +368,4 @@ class PartitionSequences:
         | SequencesDrained
         | SequencesResumed,
     ) -> None:
-        state = self.state
-        handler = TRANSITIONS.get((type(state), type(event)))
-        if handler is None:
-            handler = transition(TRANSITIONS, state, event)
-        self.state = handler(state, event)
+        self.state = transition(TRANSITIONS, self.state, event)(self.state, event)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Never, TypeVar
 
 __all__ = (
+    "NO_TIME",
     "InvalidTransition",
     "NoEffect",
     "Transitions",
@@ -22,6 +23,9 @@ __all__ = (
 
 MAX_SHOWN_CHARACTERS = 300
 """Length at which the text of a state or event is cut in errors; either may hold whole batches."""
+
+NO_TIME = 0.0
+"""Time that a machine without deadlines passes to its handlers."""
 
 M = TypeVar("M")
 S = TypeVar("S")
