@@ -87,7 +87,13 @@ from aiokafkawire.producer.transactions.transitions import (
     set_producer_id,
 )
 from aiokafkawire.runtime import NEVER, copy_error
-from aiokafkawire.runtime.state_machine import NoEffect, Transitions, each_of, stay, transition
+from aiokafkawire.runtime.state_machine import (
+    NoEffect,
+    Transitions,
+    each_of,
+    stay,
+    transition,
+)
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = (
@@ -195,9 +201,13 @@ class TransactionStateMachine:
             InvalidTxnState: The call is not allowed in this state.
         """
         state = self.state
-        if isinstance(event, TransactionCall):
-            self.check_allowed(type(event))
-        self.state, _ = transition(TRANSITIONS, state, event)(self, state, event, now)
+        try:
+            handler = TRANSITIONS[type(state), type(event)]
+        except KeyError:
+            if isinstance(event, TransactionCall):
+                raise self._invalid_state_error(type(event)) from None
+            handler = transition(TRANSITIONS, state, event)  # raises the error
+        self.state, _ = handler(self, state, event, now)
         if self._request is not None and type(self.state) is not type(state):
             self._discard_request()
 
