@@ -163,7 +163,9 @@ class PositionResolver:
             state = partition.state
             if self._assignment.get(partition.tp) is partition and state not in self._in_flight:
                 by_state.setdefault(type(state), []).append(partition)
-        self._look_up_committed(by_state.get(AwaitingCommitted, []))
+        if self._group is not None and (awaiting := by_state.get(AwaitingCommitted)):
+            lookups = self._mark_in_flight(awaiting)
+            self._supervisor.spawn(self._fetch_committed, self._group, lookups, name="offset-fetch")
         self._look_up_offsets(by_state.get(Resetting, []))
         self._validate(by_state.get(Validating, []), self._runtime.clock.now())
 
@@ -196,11 +198,6 @@ class PositionResolver:
         self._notifier.positions_changed([partition])
 
     # --- committed offsets ---
-
-    def _look_up_committed(self, partitions: list[AssignedPartition]) -> None:
-        if partitions and self._group is not None:
-            lookups = self._mark_in_flight(partitions)
-            self._supervisor.spawn(self._fetch_committed, self._group, lookups, name="offset-fetch")
 
     async def _fetch_committed(self, group: GroupSession, lookups: Lookups) -> None:
         events: dict[TopicPartition, Event] = {}

@@ -178,11 +178,6 @@ class GroupMember:
         return self._machine.context.topics
 
     @property
-    def is_stable(self) -> bool:
-        """True if the member is assigned and not in a rebalance."""
-        return isinstance(self._machine.state, states.Stable)
-
-    @property
     def in_cooperative_rejoin(self) -> bool:
         """True while the member is rejoining and keeps its partitions (KIP-429)."""
         return isinstance(self._machine.state, states.CooperativeRejoin)
@@ -278,7 +273,8 @@ class GroupMember:
     def metadata_changed(self) -> None:
         """Rejoin if this member is the leader and the number of partitions changed."""
         generation = self._machine.generation
-        if generation is None or not generation.is_leader or not self.is_stable:
+        is_stable = isinstance(self._machine.state, states.Stable)
+        if generation is None or not generation.is_leader or not is_stable:
             return
         reason = self._leader.find_changed_topic()
         if reason is not None:
