@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -34,6 +35,18 @@ def consumer(broker: Broker, *topics: str, **options: Any) -> Consumer:
 
 def numbers(start: int, stop: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, stop)]
+
+
+@asynccontextmanager
+async def orders_broker(
+    partitions: int = 1, *, records: int = 0, **options: Any
+) -> AsyncIterator[Broker]:
+    """Run a broker with the topic `orders`, and records `numbers(0, records)` in partition 0."""
+    async with Broker(**options) as broker:
+        await broker.create_topic("orders", partitions)
+        if records:
+            await produce(broker, "orders", 0, numbers(0, records))
+        yield broker
 
 
 async def produce(

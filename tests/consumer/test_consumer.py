@@ -36,15 +36,14 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.elapsed import ends_within
 
-from .helpers import TIMEOUT_S, consumer, numbers, parts, produce, read, until
+from .helpers import TIMEOUT_S, consumer, numbers, orders_broker, parts, produce, read, until
 
 P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)
 
 
 async def test_a_group_member_reads_everything() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 3)
+    async with orders_broker(3) as broker:
         for partition in range(3):
             await produce(broker, "orders", partition, numbers(0, 50))
         async with consumer(broker, "orders", group_id="g") as reader:
@@ -57,9 +56,7 @@ async def test_a_group_member_reads_everything() -> None:
 
 
 async def test_without_a_group_all_partitions_are_read() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 5))
+    async with orders_broker(2, records=5) as broker:
         await produce(broker, "orders", 1, numbers(0, 5))
         async with consumer(broker, "orders") as reader:
             assert len(await read(reader, 10)) == 10
@@ -68,9 +65,7 @@ async def test_without_a_group_all_partitions_are_read() -> None:
 
 
 async def test_getone_can_be_limited_to_partitions() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 5))
+    async with orders_broker(2, records=5) as broker:
         await produce(broker, "orders", 1, numbers(0, 5))
         async with consumer(broker, "orders", group_id="g") as reader:
             with anyio.fail_after(TIMEOUT_S):
@@ -95,9 +90,7 @@ async def until_committed(reader: Consumer, offset: int) -> None:
 
 
 async def test_a_record_of_getone_counts_as_processed_at_the_next_call() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 5))
+    async with orders_broker(records=5) as broker:
         options: dict[str, Any] = {"group_id": "g", "auto_commit_interval_ms": 10}
         async with consumer(broker, "orders", **options) as reader:
             with anyio.fail_after(TIMEOUT_S):
@@ -112,8 +105,7 @@ async def test_a_record_of_getone_counts_as_processed_at_the_next_call() -> None
 
 
 async def test_iteration_returns_all_records_in_order_and_yields_to_other_tasks() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 2_000), each=500)
         async with consumer(broker, group_id="g") as reader:
             reader.assign([P0])
@@ -141,45 +133,38 @@ async def test_iteration_returns_all_records_in_order_and_yields_to_other_tasks(
 
 
 async def test_breaking_an_iteration_loses_no_record() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 10))
-        async with consumer(broker) as reader:
-            reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S):
-                async for record in reader:
-                    if record.offset == 3:
-                        break
-            assert await reader.position(P0) == 4
-            assert (await reader.getone()).offset == 4
-            rest = await reader.getmany(timeout_ms=1_000)
-            assert rest[P0].first_offset == 5
+    async with orders_broker(records=10) as broker, consumer(broker) as reader:
+        reader.assign([P0])
+        with anyio.fail_after(TIMEOUT_S):
+            async for record in reader:
+                if record.offset == 3:
+                    break
+        assert await reader.position(P0) == 4
+        assert (await reader.getone()).offset == 4
+        rest = await reader.getmany(timeout_ms=1_000)
+        assert rest[P0].first_offset == 5
 
 
 async def test_getmany_obeys_timeout_max_records_and_partitions() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        async with consumer(broker) as reader:
-            reader.assign([P0, P1])
-            assert await reader.getmany() == {}
-            assert await reader.getmany(timeout_ms=20) == {}
-            assert await reader.getone(timeout_ms=20) is None
-            await produce(broker, "orders", 0, numbers(0, 30))
-            await produce(broker, "orders", 1, numbers(0, 30))
-            with anyio.fail_after(TIMEOUT_S):
-                only = await reader.getmany(P1, timeout_ms=20_000)
-                assert list(only) == [P1]
-                few = await reader.getmany(timeout_ms=20_000, max_records=7)
-                assert sum(map(len, few.values())) == 7
-            with pytest.raises(ValueError, match="max_records") as caught:
-                await reader.getmany(max_records=0)
-            assert type(caught.value) is ValueError
+    async with orders_broker(2) as broker, consumer(broker) as reader:
+        reader.assign([P0, P1])
+        assert await reader.getmany() == {}
+        assert await reader.getmany(timeout_ms=20) == {}
+        assert await reader.getone(timeout_ms=20) is None
+        await produce(broker, "orders", 0, numbers(0, 30))
+        await produce(broker, "orders", 1, numbers(0, 30))
+        with anyio.fail_after(TIMEOUT_S):
+            only = await reader.getmany(P1, timeout_ms=20_000)
+            assert list(only) == [P1]
+            few = await reader.getmany(timeout_ms=20_000, max_records=7)
+            assert sum(map(len, few.values())) == 7
+        with pytest.raises(ValueError, match="max_records") as caught:
+            await reader.getmany(max_records=0)
+        assert type(caught.value) is ValueError
 
 
 async def test_batches_are_of_one_partition_and_can_be_committed() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 30))
+    async with orders_broker(2, records=30) as broker:
         await produce(broker, "orders", 1, numbers(0, 30))
         options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
         async with consumer(broker, "orders", max_poll_records=20, **options) as reader:
@@ -200,8 +185,7 @@ async def test_batches_are_of_one_partition_and_can_be_committed() -> None:
 
 
 async def test_partitions_are_delivered_in_turn() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 3)
+    async with orders_broker(3) as broker:
         for partition in range(3):
             await produce(broker, "orders", partition, numbers(0, 100))
         async with consumer(broker, "orders", max_poll_records=10) as reader:
@@ -218,25 +202,23 @@ async def test_partitions_are_delivered_in_turn() -> None:
 
 
 async def test_auto_commit_never_passes_unprocessed_records() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker, "orders", group_id="g", auto_commit_interval_ms=5) as reader:
-            async for record in reader:
-                if record.offset == 9:
-                    break
-            await broker.wait_for_request(ApiKey.OFFSET_COMMIT)
-            while (kept := (await reader.committed(P0))[P0]) is None or kept.offset < 9:
-                await anyio.lowlevel.checkpoint()
-            broker.requests.clear()
-            await broker.wait_for_request(ApiKey.HEARTBEAT, count=2)
-            assert (await reader.committed(P0))[P0].offset == 9  # type: ignore[union-attr]
+    async with (
+        orders_broker(records=20) as broker,
+        consumer(broker, "orders", group_id="g", auto_commit_interval_ms=5) as reader,
+    ):
+        async for record in reader:
+            if record.offset == 9:
+                break
+        await broker.wait_for_request(ApiKey.OFFSET_COMMIT)
+        while (kept := (await reader.committed(P0))[P0]) is None or kept.offset < 9:
+            await anyio.lowlevel.checkpoint()
+        broker.requests.clear()
+        await broker.wait_for_request(ApiKey.HEARTBEAT, count=2)
+        assert (await reader.committed(P0))[P0].offset == 9  # type: ignore[union-attr]
 
 
 async def test_close_commits_delivered_records_unless_an_exception_was_raised() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
+    async with orders_broker(records=20) as broker:
 
         async def fail() -> None:
             async with consumer(broker, "orders", group_id="g") as reader:
@@ -252,64 +234,60 @@ async def test_close_commits_delivered_records_unless_an_exception_was_raised() 
 
 
 async def test_records_of_another_task_wait_until_that_task_calls_again() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker, "orders", group_id="g") as reader:
-            took = anyio.Event()
-            go_on = anyio.Event()
+    async with (
+        orders_broker(records=20) as broker,
+        consumer(broker, "orders", group_id="g") as reader,
+    ):
+        took = anyio.Event()
+        go_on = anyio.Event()
 
-            async def worker() -> None:
-                await read(reader, 3)
-                took.set()
-                await go_on.wait()
-                await reader.getone(timeout_ms=0)
+        async def worker() -> None:
+            await read(reader, 3)
+            took.set()
+            await go_on.wait()
+            await reader.getone(timeout_ms=0)
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(worker)
-                await took.wait()
-                await read(reader, 5)
-                await reader.getone(timeout_ms=0)
-                assignment = reader._running.assignment
-                assert offsets_to_commit(assignment.values())[P0].offset == 2
-                go_on.set()
-            assert offsets_to_commit(assignment.values())[P0].offset == 8
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker)
+            await took.wait()
+            await read(reader, 5)
+            await reader.getone(timeout_ms=0)
+            assignment = reader._running.assignment
+            assert offsets_to_commit(assignment.values())[P0].offset == 2
+            go_on.set()
+        assert offsets_to_commit(assignment.values())[P0].offset == 8
 
 
 async def test_commit_accepts_offsets_and_refuses_unassigned_partitions() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
-            await read(reader, 5)
-            await reader.commit({P0: OffsetAndMetadata(3, "note")})
-            assert await reader.committed() == {P0: OffsetAndMetadata(3, "note")}
-            await reader.commit({P0: 2})
-            assert (await reader.committed(P0))[P0].offset == 2  # type: ignore[union-attr]
-            with pytest.raises(CommitFailed) as caught:
-                await reader.commit({TopicPartition("orders", 7): 1})
-            assert (caught.value.topic, caught.value.partition) == ("orders", 7)
-            with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
-                await reader.commit({P0: OffsetAndMetadata(3, "x" * 5_000)})
+    async with (
+        orders_broker(records=20) as broker,
+        consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader,
+    ):
+        await read(reader, 5)
+        await reader.commit({P0: OffsetAndMetadata(3, "note")})
+        assert await reader.committed() == {P0: OffsetAndMetadata(3, "note")}
+        await reader.commit({P0: 2})
+        assert (await reader.committed(P0))[P0].offset == 2  # type: ignore[union-attr]
+        with pytest.raises(CommitFailed) as caught:
+            await reader.commit({TopicPartition("orders", 7): 1})
+        assert (caught.value.topic, caught.value.partition) == ("orders", 7)
+        with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
+            await reader.commit({P0: OffsetAndMetadata(3, "x" * 5_000)})
 
 
 @pytest.mark.parametrize(("as_of", "refused"), [("2.4", True), ("2.5", False)])
 async def test_committed_with_stable_refuses_brokers_before_2_5(as_of: str, refused: bool) -> None:
-    async with Broker(as_of=as_of) as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, group_id="g") as reader:
-            assert await reader.committed(P0) == {P0: None}
-            if refused:
-                with pytest.raises(UnsupportedVersion, match=r"OffsetFetch .* from 2\.5 exclude"):
-                    await reader.committed(P0, stable=True)
-            else:
-                assert await reader.committed(P0, stable=True) == {P0: None}
+    async with orders_broker(as_of=as_of) as broker, consumer(broker, group_id="g") as reader:
+        assert await reader.committed(P0) == {P0: None}
+        if refused:
+            with pytest.raises(UnsupportedVersion, match=r"OffsetFetch .* from 2\.5 exclude"):
+                await reader.committed(P0, stable=True)
+        else:
+            assert await reader.committed(P0, stable=True) == {P0: None}
 
 
 async def test_manually_assigned_partitions_are_committed_without_membership() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
+    async with orders_broker(records=20) as broker:
         for expected in (0, 4):
             async with consumer(broker, group_id="g") as reader:
                 reader.assign([("orders", 0)])
@@ -318,21 +296,19 @@ async def test_manually_assigned_partitions_are_committed_without_membership() -
 
 
 async def test_anext_of_the_consumer_returns_the_next_record() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker, "orders", group_id="g") as reader:
-            assert [(await anext(reader)).offset for _ in range(3)] == [0, 1, 2]
-            assert offsets_to_commit(reader._running.assignment.values())[P0].offset == 2
+    async with (
+        orders_broker(records=20) as broker,
+        consumer(broker, "orders", group_id="g") as reader,
+    ):
+        assert [(await anext(reader)).offset for _ in range(3)] == [0, 1, 2]
+        assert offsets_to_commit(reader._running.assignment.values())[P0].offset == 2
 
 
 # --- positions --------------------------------------------------------------------------------
 
 
 async def test_positions_follow_the_reset_policy() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 5))
+    async with orders_broker(records=5) as broker:
         async with consumer(broker, auto_offset_reset="earliest") as reader:
             reader.assign([P0])
             assert await reader.position(P0) == 0
@@ -351,8 +327,7 @@ async def test_positions_follow_the_reset_policy() -> None:
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", 10), ("latest", 20)])
 async def test_an_offset_out_of_range_is_reset_by_the_policy(policy: str, expected: int) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 20), each=10)
         broker.delete_records("orders", 0, 10)
         async with consumer(broker, auto_offset_reset=policy) as reader:
@@ -366,54 +341,49 @@ async def test_an_offset_out_of_range_is_reset_by_the_policy(policy: str, expect
 
 
 async def test_an_offset_out_of_range_raises_with_policy_none() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker, auto_offset_reset="none") as reader:
-            reader.assign([P0])
-            reader.seek(P0, 100)
-            with (
-                anyio.fail_after(TIMEOUT_S),
-                pytest.raises(NoOffsetForPartition, match="no offset 100"),
-            ):
-                await reader.getone()
+    async with (
+        orders_broker(records=20) as broker,
+        consumer(broker, auto_offset_reset="none") as reader,
+    ):
+        reader.assign([P0])
+        reader.seek(P0, 100)
+        with (
+            anyio.fail_after(TIMEOUT_S),
+            pytest.raises(NoOffsetForPartition, match="no offset 100"),
+        ):
+            await reader.getone()
 
 
 async def test_a_seek_during_a_fetch_discards_its_response() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker) as reader:
-            broker.on(ApiKey.FETCH, Delay(0.02), times=1)
-            reader.assign([P0])
-            await broker.wait_for_request(ApiKey.FETCH)
-            reader.seek(P0, 15)
-            assert [r.offset for r in await read(reader, 5)] == [15, 16, 17, 18, 19]
-            reader.seek(P0, 2)
-            assert (await reader.getone()).offset == 2
-            await reader.seek_to_beginning(P0)
-            assert await reader.position(P0) == 0
-            await reader.seek_to_end()
-            assert await reader.position(P0) == 20
-            assert await reader.getmany(timeout_ms=10) == {}
+    async with orders_broker(records=20) as broker, consumer(broker) as reader:
+        broker.on(ApiKey.FETCH, Delay(0.02), times=1)
+        reader.assign([P0])
+        await broker.wait_for_request(ApiKey.FETCH)
+        reader.seek(P0, 15)
+        assert [r.offset for r in await read(reader, 5)] == [15, 16, 17, 18, 19]
+        reader.seek(P0, 2)
+        assert (await reader.getone()).offset == 2
+        await reader.seek_to_beginning(P0)
+        assert await reader.position(P0) == 0
+        await reader.seek_to_end()
+        assert await reader.position(P0) == 20
+        assert await reader.getmany(timeout_ms=10) == {}
 
 
 async def test_seek_to_committed() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
-        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
-            await read(reader, 5)
-            await reader.commit({P0: 3})
-            await reader.seek_to_committed()
-            assert (await reader.getone()).offset == 3
+    async with (
+        orders_broker(records=20) as broker,
+        consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader,
+    ):
+        await read(reader, 5)
+        await reader.commit({P0: 3})
+        await reader.seek_to_committed()
+        assert (await reader.getone()).offset == 3
 
 
 @pytest.mark.slow
 async def test_a_partition_lost_during_seek_to_committed_is_skipped() -> None:
-    async with Broker(group_min_session_timeout_ms=100) as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3, group_min_session_timeout_ms=100) as broker:
         options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
         for named in ((), (P0,)):
             async with consumer(broker, "orders", max_poll_interval_ms=300, **options) as reader:
@@ -431,9 +401,7 @@ async def test_a_partition_lost_during_seek_to_committed_is_skipped() -> None:
 
 @pytest.mark.parametrize("how", ["pause", "seek"])
 async def test_iterators_woken_together_deliver_no_old_records(how: str) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 50))
+    async with orders_broker(2, records=50) as broker:
         await produce(broker, "orders", 1, numbers(0, 50))
         async with consumer(broker) as reader:
             reader.assign([P0, P1])
@@ -462,9 +430,7 @@ async def test_iterators_woken_together_deliver_no_old_records(how: str) -> None
 
 
 async def test_pause_keeps_fetched_records() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 20))
+    async with orders_broker(2, records=20) as broker:
         await produce(broker, "orders", 1, numbers(0, 20))
         async with consumer(broker) as reader:
             reader.assign([P0])
@@ -480,8 +446,7 @@ async def test_pause_keeps_fetched_records() -> None:
 
 
 async def test_wrong_use_raises() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         async with consumer(broker) as reader:
             with pytest.raises(IllegalState, match="not assigned"):
                 reader.seek(P0, 1)
@@ -529,8 +494,7 @@ async def test_subscription_returns_topics_and_pattern_matches() -> None:
 
 
 async def test_offsets_topics_and_partitions_of_the_cluster() -> None:
-    async with Broker(nodes=2) as broker:
-        await broker.create_topic("orders", 2)
+    async with orders_broker(2, nodes=2) as broker:
         await broker.create_topic("payments", 1)
         await produce(broker, "orders", 0, numbers(0, 10), each=5)
         await produce(broker, "orders", 1, numbers(0, 4))
@@ -606,9 +570,7 @@ async def test_a_leader_that_moves_is_followed() -> None:
     ],
 )
 async def test_a_fetch_that_fails_is_repeated(action: Any) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 10))
+    async with orders_broker(records=10) as broker:
         fault = broker.on(ApiKey.FETCH, action, times=2)
         async with consumer(broker, "orders") as reader:
             assert len(await read(reader, 10)) == 10
@@ -616,8 +578,7 @@ async def test_a_fetch_that_fails_is_repeated(action: Any) -> None:
 
 
 async def test_an_unauthorised_topic_raises() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         broker.on(ApiKey.FETCH, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         async with consumer(broker, "orders") as reader:
             with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as caught:
@@ -628,8 +589,7 @@ async def test_an_unauthorised_topic_raises() -> None:
 
 
 async def test_corrupt_records_raise_until_a_seek() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 10), each=5)
         damage(broker, offset=5)
         async with consumer(broker, "orders") as reader:
@@ -663,30 +623,31 @@ def damage(broker: Broker, offset: int) -> None:
 
 @pytest.mark.slow
 async def test_a_cancellation_at_any_point_loses_no_record() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        async with consumer(broker, "orders", group_id="g", max_poll_records=3) as reader:
-            got: list[tuple[int, int]] = []
-            sent = 0
-            with anyio.fail_after(TIMEOUT_S):
-                while len(got) < 120:
-                    if sent < 120:
-                        await produce(broker, "orders", sent // 4 % 2, numbers(0, 4))
-                        sent += 4
-                    for wait in range(4):
-                        with anyio.CancelScope() as scope, anyio.CancelScope(shield=wait == 3):
-                            async with anyio.create_task_group() as tasks:
-                                tasks.start_soon(cancel_after, scope, wait)
-                                if wait % 2:
-                                    found = await reader.getone(timeout_ms=10)
-                                    if found is not None:
-                                        got.append((found.partition, found.offset))
-                                else:
-                                    many = await reader.getmany(timeout_ms=10)
-                                    for records in many.values():
-                                        got += [(r.partition, r.offset) for r in records]
-                                tasks.cancel_scope.cancel()
-            assert sorted(got) == [(p, o) for p in range(2) for o in range(60)]
+    async with (
+        orders_broker(2) as broker,
+        consumer(broker, "orders", group_id="g", max_poll_records=3) as reader,
+    ):
+        got: list[tuple[int, int]] = []
+        sent = 0
+        with anyio.fail_after(TIMEOUT_S):
+            while len(got) < 120:
+                if sent < 120:
+                    await produce(broker, "orders", sent // 4 % 2, numbers(0, 4))
+                    sent += 4
+                for wait in range(4):
+                    with anyio.CancelScope() as scope, anyio.CancelScope(shield=wait == 3):
+                        async with anyio.create_task_group() as tasks:
+                            tasks.start_soon(cancel_after, scope, wait)
+                            if wait % 2:
+                                found = await reader.getone(timeout_ms=10)
+                                if found is not None:
+                                    got.append((found.partition, found.offset))
+                            else:
+                                many = await reader.getmany(timeout_ms=10)
+                                for records in many.values():
+                                    got += [(r.partition, r.offset) for r in records]
+                            tasks.cancel_scope.cancel()
+        assert sorted(got) == [(p, o) for p in range(2) for o in range(60)]
 
 
 async def cancel_after(scope: anyio.CancelScope, turns: int) -> None:
@@ -696,44 +657,38 @@ async def cancel_after(scope: anyio.CancelScope, turns: int) -> None:
 
 
 async def test_close_wakes_waiting_calls_and_can_be_repeated() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, "orders", group_id="g") as reader:
-            waiting = anyio.Event()
+    async with orders_broker() as broker, consumer(broker, "orders", group_id="g") as reader:
+        waiting = anyio.Event()
 
-            async def wait() -> None:
-                waiting.set()
-                with pytest.raises(ClientClosed):
-                    await reader.getone()
+        async def wait() -> None:
+            waiting.set()
+            with pytest.raises(ClientClosed):
+                await reader.getone()
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(wait)
-                await waiting.wait()
-                await anyio.lowlevel.checkpoint()
-                with anyio.fail_after(TIMEOUT_S):
-                    await reader.aclose()
-            await reader.aclose()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await waiting.wait()
+            await anyio.lowlevel.checkpoint()
+            with anyio.fail_after(TIMEOUT_S):
+                await reader.aclose()
+        await reader.aclose()
 
 
 async def test_a_failed_background_task_is_raised(caplog: pytest.LogCaptureFixture) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, "orders") as reader:
+    async with orders_broker() as broker, consumer(broker, "orders") as reader:
 
-            async def fail() -> None:
-                raise LookupError("a defect")
+        async def fail() -> None:
+            raise LookupError("a defect")
 
-            with caplog.at_level(logging.CRITICAL, "aiokafkawire.consumer"):
-                reader._lifecycle.supervisor.spawn(fail, name="defect")
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(KafkaError, match="a defect"):
-                    await reader.getone()
+        with caplog.at_level(logging.CRITICAL, "aiokafkawire.consumer"):
+            reader._lifecycle.supervisor.spawn(fail, name="defect")
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(KafkaError, match="a defect"):
+                await reader.getone()
 
 
 @pytest.mark.slow
 async def test_close_is_fast_after_a_background_task_has_failed() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         reader = consumer(broker, "orders", group_id="g", auto_commit_interval_ms=60_000)
         await reader.start()
         await read(reader, 3)
@@ -753,16 +708,13 @@ async def test_a_listener_cannot_stop_its_consumer() -> None:
         async def on_partitions_assigned(self, partitions: object) -> None:
             await reader.stop()
 
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 1))
-        async with consumer(broker, group_id="g") as reader:
-            reader.subscribe(["orders"], listener=Stopping())
-            with anyio.fail_after(TIMEOUT_S):
-                with pytest.raises(KafkaError, match="a rebalance listener cannot stop its"):
-                    await reader.getone()
-                # The consumer continues, as after any other exception of the listener.
-                assert [record.value for record in await read(reader, 1)] == numbers(0, 1)
+    async with orders_broker(records=1) as broker, consumer(broker, group_id="g") as reader:
+        reader.subscribe(["orders"], listener=Stopping())
+        with anyio.fail_after(TIMEOUT_S):
+            with pytest.raises(KafkaError, match="a rebalance listener cannot stop its"):
+                await reader.getone()
+            # The consumer continues, as after any other exception of the listener.
+            assert [record.value for record in await read(reader, 1)] == numbers(0, 1)
 
 
 async def test_reading_without_a_subscription_raises_at_once():
@@ -805,8 +757,7 @@ async def test_waiting_calls_raise_when_the_consumers_tasks_are_cancelled():
 
 @pytest.mark.slow
 async def test_full_buffers_of_excluded_partitions_do_not_block_others() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 4)
+    async with orders_broker(4) as broker:
         for partition in range(1, 4):
             await produce(broker, "orders", partition, [b"x" * 3_000])
         async with consumer(
@@ -872,8 +823,7 @@ async def test_a_timeout_during_decompression_loses_no_record() -> None:
 
 
 async def test_a_busy_partition_does_not_starve_the_others() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
+    async with orders_broker(2) as broker:
         await produce(broker, "orders", 0, [b"x" * 100] * 20_000, each=1_000)
         await produce(broker, "orders", 1, numbers(0, 50))
         async with consumer(broker, "orders", max_partition_fetch_bytes=100_000) as reader:
@@ -895,8 +845,7 @@ async def test_a_busy_partition_does_not_starve_the_others() -> None:
 
 
 async def test_a_stalled_application_buffers_no_more_than_its_limits() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 4)
+    async with orders_broker(4) as broker:
         for partition in range(4):
             await produce(broker, "orders", partition, [b"x" * 1_000] * 500, each=50)
         limits = {"fetch_max_bytes": 300_000, "max_partition_fetch_bytes": 100_000}

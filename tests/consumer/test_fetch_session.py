@@ -21,7 +21,7 @@ from aiokafkawire.consumer.partition_states import Fetching
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 
-from .helpers import consumer, eventually, numbers, parts, produce, read, until
+from .helpers import consumer, eventually, numbers, orders_broker, parts, produce, read, until
 from .record_data import P0, P1
 
 IDS = {"orders": UUID(int=5)}
@@ -197,8 +197,7 @@ def test_a_broker_fetches_exactly_the_requested_partitions_after_any_loss(
 
 
 async def test_idle_fetches_list_no_partition() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 20)
+    async with orders_broker(20) as broker:
         await produce(broker, "orders", 3, numbers(0, 2))
         async with consumer(broker) as reader:
             reader.assign(parts("orders", 20))
@@ -222,19 +221,17 @@ async def test_idle_fetches_list_no_partition() -> None:
 
 
 async def test_paused_partitions_leave_the_session_and_come_back() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        async with consumer(broker) as reader:
-            reader.assign([P0, P1])
-            await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, reader)
-            reader.pause(P0)
-            left = await broker.wait_for_request(
-                ApiKey.FETCH, matching=lambda seen: bool(seen.message.forgotten_topics_data)
-            )
-            assert left.message.forgotten_topics_data[0].partitions == [0]
-            await produce(broker, "orders", 0, numbers(0, 2))
-            reader.resume(P0)
-            assert len(await read(reader, 2)) == 2
+    async with orders_broker(2) as broker, consumer(broker) as reader:
+        reader.assign([P0, P1])
+        await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, reader)
+        reader.pause(P0)
+        left = await broker.wait_for_request(
+            ApiKey.FETCH, matching=lambda seen: bool(seen.message.forgotten_topics_data)
+        )
+        assert left.message.forgotten_topics_data[0].partitions == [0]
+        await produce(broker, "orders", 0, numbers(0, 2))
+        reader.resume(P0)
+        assert len(await read(reader, 2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -248,53 +245,55 @@ async def test_paused_partitions_leave_the_session_and_come_back() -> None:
 )
 @pytest.mark.slow
 async def test_a_failed_session_is_opened_again(action: Any) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 2))
-        async with consumer(broker, request_timeout_ms=200) as reader:
-            reader.assign([P0, P1])
-            await read(reader, 2)
-            fault = broker.on(ApiKey.FETCH, action, times=1)
-            await produce(broker, "orders", 1, numbers(0, 2))
-            await produce(broker, "orders", 0, numbers(2, 4))
-            assert len(await read(reader, 4)) == 4
-            assert fault.hits == 1
+    async with (
+        orders_broker(2, records=2) as broker,
+        consumer(broker, request_timeout_ms=200) as reader,
+    ):
+        reader.assign([P0, P1])
+        await read(reader, 2)
+        fault = broker.on(ApiKey.FETCH, action, times=1)
+        await produce(broker, "orders", 1, numbers(0, 2))
+        await produce(broker, "orders", 0, numbers(2, 4))
+        assert len(await read(reader, 4)) == 4
+        assert fault.hits == 1
 
 
 @pytest.mark.parametrize("options", [{"max_fetch_sessions": 1}, {"as_of": "1.0"}])
 async def test_requests_to_brokers_without_sessions_list_all_partitions(options: Any) -> None:
-    async with Broker(**options) as broker:
-        await broker.create_topic("orders", 2)
-        async with consumer(broker) as first, consumer(broker, client_id="second") as reader:
-            first.assign([P0])
-            # It has the only session that the broker allows.
-            await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, first)
-            reader.assign([P0, P1])
-            await reader.getmany(timeout_ms=100)
+    async with (
+        orders_broker(2, **options) as broker,
+        consumer(broker) as first,
+        consumer(broker, client_id="second") as reader,
+    ):
+        first.assign([P0])
+        # It has the only session that the broker allows.
+        await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, first)
+        reader.assign([P0, P1])
+        await reader.getmany(timeout_ms=100)
 
-            def is_second(seen: Any) -> bool:
-                return bool(seen.client_id == "second")
+        def is_second(seen: Any) -> bool:
+            return bool(seen.client_id == "second")
 
-            await broker.wait_for_request(ApiKey.FETCH, count=3, matching=is_second)
-            assert all(
-                len(seen.message.topics[0].partitions) == 2
-                for seen in broker.requests.of(ApiKey.FETCH)
-                if is_second(seen)
-            )
+        await broker.wait_for_request(ApiKey.FETCH, count=3, matching=is_second)
+        assert all(
+            len(seen.message.topics[0].partitions) == 2
+            for seen in broker.requests.of(ApiKey.FETCH)
+            if is_second(seen)
+        )
 
 
 async def test_a_partition_assigned_again_is_listed_again() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 2))
-        async with consumer(broker, "orders", group_id="g", max_poll_records=2) as reader:
-            await read(reader, 2)
-            assert reader.lag(P0) == 0
-            before = reader.metrics()["rebalances_total"]
-            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
-            await until(lambda: reader.metrics()["rebalances_total"] > before, reader)
-            await until(lambda: reader.lag(P0) == 0, reader)
-            assert reader.highwater(P0) == 2
+    async with (
+        orders_broker(records=2) as broker,
+        consumer(broker, "orders", group_id="g", max_poll_records=2) as reader,
+    ):
+        await read(reader, 2)
+        assert reader.lag(P0) == 0
+        before = reader.metrics()["rebalances_total"]
+        broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+        await until(lambda: reader.metrics()["rebalances_total"] > before, reader)
+        await until(lambda: reader.lag(P0) == 0, reader)
+        assert reader.highwater(P0) == 2
 
 
 @pytest.mark.parametrize("as_of", ["2.8", "4.3"])

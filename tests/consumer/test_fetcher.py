@@ -34,7 +34,7 @@ from aiokafkawire.wire.messages.fetch import (
     FetchResponse,
 )
 
-from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
+from .helpers import TIMEOUT_S, consumer, numbers, orders_broker, produce, read, until
 from .record_data import P0, P1, Planner, log
 
 TOPIC_ID = UUID(int=5)
@@ -109,8 +109,7 @@ def test_a_response_is_matched_by_name_or_id_and_each_partition_once() -> None:
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
 async def test_fetches_before_version_3_grow_for_a_large_message(release: str) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
+    async with orders_broker(2) as broker:
         await produce(broker, "orders", 0, [b"a" * 100, b"x" * 50_000, b"b"], each=1)
         await produce(broker, "orders", 1, numbers(0, 3))
         options = {"api_version": release, "max_partition_fetch_bytes": 1_000}
@@ -129,8 +128,7 @@ async def test_fetches_before_version_3_grow_for_a_large_message(release: str) -
 
 
 async def test_a_message_larger_than_max_response_bytes_raises() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, [b"x" * 500_000])
         options = {
             "api_version": "0.9",
@@ -147,9 +145,7 @@ async def test_a_message_larger_than_max_response_bytes_raises() -> None:
 
 
 async def test_versions_with_topic_ids_are_used_if_ids_are_known() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 1))
+    async with orders_broker(records=1) as broker:
         async with consumer(broker, "orders") as reader:
             await read(reader, 1)
         assert max(seen.version for seen in broker.requests.of(ApiKey.FETCH)) >= 13
@@ -170,9 +166,7 @@ def instead(**fields: Any) -> Any:
 
 
 async def test_a_response_without_progress_raises() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 10))
+    async with orders_broker(records=10) as broker:
         broker.on(ApiKey.FETCH, instead(records=log(2)))
         async with consumer(broker) as reader:
             reader.assign([P0])
@@ -183,8 +177,7 @@ async def test_a_response_without_progress_raises() -> None:
 
 
 async def test_a_truncated_batch_within_the_limit_is_corrupt() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         broker.on(ApiKey.FETCH, instead(records=log(2)[:-1]))
         async with consumer(broker) as reader:
             reader.assign([P0])
@@ -198,8 +191,7 @@ async def test_a_truncated_batch_within_the_limit_is_corrupt() -> None:
     ids=["zeros", "ones", "bad checksum", "bad format"],
 )
 async def test_malformed_records_raise(records: bytes) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         broker.on(ApiKey.FETCH, instead(records=records))
         async with consumer(broker) as reader:
             reader.assign([P0])
@@ -209,9 +201,7 @@ async def test_malformed_records_raise(records: bytes) -> None:
 
 
 async def test_an_error_of_a_whole_fetch_is_raised_once_and_the_fetch_repeated() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 1))
+    async with orders_broker(records=1) as broker:
         broker.on(
             ApiKey.FETCH,
             lambda seen: FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[]),
@@ -224,8 +214,7 @@ async def test_an_error_of_a_whole_fetch_is_raised_once_and_the_fetch_repeated()
 
 
 async def test_a_consumer_closes_while_it_checks_for_a_recreated_topic() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         async with consumer(broker, "orders") as reader:
             await reader.getmany(timeout_ms=50)  # the topic is known then
             session = reader._lifecycle.session
@@ -249,8 +238,7 @@ async def test_a_consumer_closes_while_it_checks_for_a_recreated_topic() -> None
 
 
 async def test_an_offset_out_of_range_during_close_is_ignored() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         async with consumer(broker, "orders") as reader:
             await reader.getmany(timeout_ms=50)  # the topic is known then
             fetcher = reader._lifecycle.session.fetcher
@@ -354,9 +342,7 @@ async def test_the_leader_is_fetched_from_when_a_follower_is_down() -> None:
 
 async def test_a_truncated_log_is_distinguished_from_a_recreated_topic() -> None:
     """Kafka 2.8 fetches by name; only the metadata shows that the topic was recreated."""
-    async with Broker(as_of="2.8") as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3, as_of="2.8") as broker:
 
         async def recreate(seen: SeenRequest) -> None:
             await broker.delete_topic("orders")
@@ -373,9 +359,7 @@ async def test_a_truncated_log_is_distinguished_from_a_recreated_topic() -> None
 
 
 async def test_a_partition_error_is_raised_once_and_the_fetch_repeated() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 1))
+    async with orders_broker(records=1) as broker:
         refusal = instead(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         fault = broker.on(ApiKey.FETCH, refusal, times=2)
         async with consumer(broker, "orders") as reader:
@@ -396,8 +380,7 @@ def lying(offsets: int) -> bytes:
 
 
 async def test_a_batch_with_offsets_beyond_the_log_is_corrupt() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         broker.on(ApiKey.FETCH, instead(records=lying(1_000), high_watermark=5))
         async with consumer(broker) as reader:
             reader.assign([P0])
@@ -409,9 +392,7 @@ async def test_a_batch_with_offsets_beyond_the_log_is_corrupt() -> None:
 
 
 async def test_a_response_that_starts_with_corrupt_data_names_the_cause() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(records=9) as broker:
         broker.on(ApiKey.FETCH, instead(records=lying(1_000)[len(log(3)) :], high_watermark=5))
         async with consumer(broker) as reader:
             reader.assign([P0])
@@ -426,8 +407,7 @@ async def test_other_tasks_run_while_a_long_response_is_handled(
     monkeypatch.setattr(fetched_range, "CHUNK_BATCHES", 1)
     monkeypatch.setattr(fetcher, "YIELD_AFTER_S", -1.0)
     turns: list[int] = []
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 9), each=1)
         async with consumer(broker) as reader:
 
@@ -445,8 +425,7 @@ async def test_other_tasks_run_while_a_long_response_is_handled(
 
 
 async def test_a_seek_past_corrupt_data_continues() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 9), each=3)
 
         def damaged(seen: SeenRequest) -> FetchResponse | None:

@@ -14,7 +14,7 @@ from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
-from .helpers import TIMEOUT_S, consumer, numbers, produce, read
+from .helpers import TIMEOUT_S, consumer, numbers, orders_broker, produce, read
 from .record_data import P0, P1
 
 
@@ -42,8 +42,7 @@ async def test_a_new_leader_is_asked_once_before_it_is_fetched_from() -> None:
 
 
 async def test_a_truncated_log_raises_until_a_seek() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
         async with consumer(broker, auto_offset_reset="none") as reader:
             reader.assign([P0])
@@ -67,8 +66,7 @@ async def test_a_truncated_log_raises_until_a_seek() -> None:
 async def test_a_policy_continues_where_the_log_was_truncated(
     policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
         async with consumer(broker, auto_offset_reset=policy) as reader:
             reader.assign([P0])
@@ -83,8 +81,7 @@ async def test_a_policy_continues_where_the_log_was_truncated(
 
 
 async def test_fetched_records_that_were_truncated_are_not_delivered() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
         async with consumer(broker, auto_offset_reset="none") as reader:
             reader.assign([P0])
@@ -99,8 +96,7 @@ async def test_fetched_records_that_were_truncated_are_not_delivered() -> None:
 
 
 async def test_a_committed_leader_epoch_detects_a_truncation() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
         async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
             reader.assign([P0])
@@ -117,9 +113,7 @@ async def test_a_committed_leader_epoch_detects_a_truncation() -> None:
 
 
 async def test_a_fetch_detects_a_truncation_without_epoch_validation() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         unwilling = Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         broker.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, unwilling)
         async with consumer(broker, auto_offset_reset="none") as reader:
@@ -180,15 +174,15 @@ def _nothing() -> OffsetForLeaderEpochResponse:
 
 
 async def test_a_committed_epoch_newer_than_the_metadata_waits_for_updates() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
-        async with consumer(broker, group_id="g", auto_offset_reset="none") as reader:
-            reader.assign([P0])
-            reader.seek(P0, OffsetAndMetadata(2, leader_epoch=7))
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as caught:
-                await reader.getone()
-            assert (caught.value.offset, caught.value.diverging_offset) == (2, None)
+    async with (
+        orders_broker(records=3) as broker,
+        consumer(broker, group_id="g", auto_offset_reset="none") as reader,
+    ):
+        reader.assign([P0])
+        reader.seek(P0, OffsetAndMetadata(2, leader_epoch=7))
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as caught:
+            await reader.getone()
+        assert (caught.value.offset, caught.value.diverging_offset) == (2, None)
 
 
 @pytest.mark.parametrize("code", [None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
@@ -229,8 +223,7 @@ async def test_a_leader_may_move_in_every_release(release: str, asked: int) -> N
 
 
 async def test_position_returns_after_validation() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
         async with consumer(broker) as reader:
             reader.assign([P0])

@@ -6,14 +6,14 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close
+from aiokafkawire.broker import Answer, Close
 from aiokafkawire.cluster.metadata import LeaderAndEpoch, MetadataSnapshot
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import BrokerError, UnknownTopic
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
+from .helpers import TIMEOUT_S, consumer, numbers, orders_broker, produce, read, until
 from .record_data import P0, P1
 
 
@@ -28,9 +28,7 @@ from .record_data import P0, P1
     ],
 )
 async def test_lookups_are_repeated_until_the_position_is_found(api: ApiKey, action: Any) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         fault = broker.on(api, action, times=2)
         async with consumer(broker, "orders", group_id="g") as reader:
             assert (await read(reader, 3))[0].offset == 0
@@ -38,9 +36,7 @@ async def test_lookups_are_repeated_until_the_position_is_found(api: ApiKey, act
 
 
 async def test_a_fatal_error_is_raised_and_the_lookup_repeated() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         fault = broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         async with consumer(broker, group_id="g") as reader:
             reader.assign([P0])
@@ -59,8 +55,7 @@ async def test_a_fatal_error_is_raised_and_the_lookup_repeated() -> None:
 
 
 async def test_partitions_are_looked_up_in_one_request() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 5)
+    async with orders_broker(5) as broker:
         async with consumer(broker, "orders", group_id="g") as reader:
             with anyio.fail_after(TIMEOUT_S):
                 while len(reader.assignment()) < 5:
@@ -75,8 +70,7 @@ async def test_many_partitions_are_looked_up_in_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aiokafkawire.consumer.position_resolver.MAX_PARTITIONS_PER_REQUEST", 2)
-    async with Broker() as broker:
-        await broker.create_topic("orders", 5)
+    async with orders_broker(5) as broker:
         async with consumer(broker, "orders", group_id="g") as reader:
             with anyio.fail_after(TIMEOUT_S):
                 while len(reader.assignment()) < 5:
@@ -88,8 +82,7 @@ async def test_many_partitions_are_looked_up_in_several_requests(
 
 
 async def test_an_idle_consumer_checks_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 5)
+    async with orders_broker(5) as broker:
         looked_at: list[TopicPartition] = []
         leader = MetadataSnapshot.leader
 
@@ -116,31 +109,26 @@ async def test_an_idle_consumer_checks_no_partition(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_seek_wins_over_a_later_response() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, group_id="g") as reader:
-            sought = anyio.Event()
+    async with orders_broker(2, records=9) as broker, consumer(broker, group_id="g") as reader:
+        sought = anyio.Event()
 
-            async def hold(seen: Any) -> None:
-                await sought.wait()
+        async def hold(seen: Any) -> None:
+            await sought.wait()
 
-            broker.on(ApiKey.OFFSET_FETCH, hold, times=1)
-            reader.assign([P0, P1])
-            await broker.wait_for_request(ApiKey.OFFSET_FETCH)
-            reader.seek(P0, 5)
-            sought.set()
-            assert await reader.position(P1) == 0
-            assert await reader.position(P0) == 5
-            assert (await read(reader, 1))[0].offset == 5
+        broker.on(ApiKey.OFFSET_FETCH, hold, times=1)
+        reader.assign([P0, P1])
+        await broker.wait_for_request(ApiKey.OFFSET_FETCH)
+        reader.seek(P0, 5)
+        sought.set()
+        assert await reader.position(P1) == 0
+        assert await reader.position(P0) == 5
+        assert (await read(reader, 1))[0].offset == 5
 
 
 @pytest.mark.slow
 async def test_a_missing_partition_raises_after_the_timeout_and_is_rarely_requested() -> None:
     absent = TopicPartition("orders", 7)
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         async with consumer(broker, default_api_timeout_ms=1_500) as reader:
             reader.assign([absent, P0])
             assert len(await read(reader, 3)) == 3
@@ -156,20 +144,16 @@ async def test_a_missing_partition_raises_after_the_timeout_and_is_rarely_reques
 
 async def test_a_partition_created_later_is_read() -> None:
     absent = TopicPartition("orders", 1)
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker) as reader:
-            reader.assign([absent])
-            assert await reader.getmany(timeout_ms=50) == {}
-            await broker.add_partitions("orders", 2)
-            await produce(broker, "orders", 1, numbers(0, 3))
-            assert len(await read(reader, 3)) == 3
+    async with orders_broker() as broker, consumer(broker) as reader:
+        reader.assign([absent])
+        assert await reader.getmany(timeout_ms=50) == {}
+        await broker.add_partitions("orders", 2)
+        await produce(broker, "orders", 1, numbers(0, 3))
+        assert len(await read(reader, 3)) == 3
 
 
 async def test_metadata_in_flight_is_not_requested_again() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
 
         async def late(seen: Any) -> None:
             if seen.message.topics:
@@ -186,15 +170,16 @@ async def test_metadata_in_flight_is_not_requested_again() -> None:
 
 
 async def test_a_reset_by_duration_counts_from_the_request() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, auto_offset_reset="by_duration:PT1H") as reader:
-            before_ms = time.time_ns() // 1_000_000
-            reader.assign([P0])
-            assert await reader.position(P0) == 0
-            (first, *_) = broker.requests.of(ApiKey.LIST_OFFSETS)
-            (lookups,) = first.message.topics[0].partitions
-            assert 0 <= lookups.timestamp - (before_ms - 3_600_000) < 60_000
+    async with (
+        orders_broker() as broker,
+        consumer(broker, auto_offset_reset="by_duration:PT1H") as reader,
+    ):
+        before_ms = time.time_ns() // 1_000_000
+        reader.assign([P0])
+        assert await reader.position(P0) == 0
+        (first, *_) = broker.requests.of(ApiKey.LIST_OFFSETS)
+        (lookups,) = first.message.topics[0].partitions
+        assert 0 <= lookups.timestamp - (before_ms - 3_600_000) < 60_000
 
 
 async def test_a_callback_may_wait_for_a_position() -> None:
@@ -204,8 +189,7 @@ async def test_a_callback_may_wait_for_a_position() -> None:
             positions.append(await reader.position(P0))
 
     positions: list[int] = []
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         loading = broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         async with consumer(broker, group_id="g") as reader:
             reader.subscribe(["orders"], listener=Listener())

@@ -26,7 +26,7 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
-from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read, until
+from .helpers import QUICK, TIMEOUT_S, consumer, numbers, orders_broker, produce, read, until
 from .record_data import P0, P1
 
 
@@ -62,50 +62,47 @@ async def test_an_error_is_raised_once_and_further_ones_are_logged(
 
 
 async def test_a_partition_added_to_a_topic_is_read_from_its_beginning_without_a_group() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with session(broker, auto_offset_reset="latest") as it:
-            it.topics.subscribe(SubscribedTopics(("orders",)), None)
-            while P0 not in it.assignment:
-                await it.notifier.wait(it.runtime.clock.now() + TIMEOUT_S)
-            it.topics._add(P1)
-            it.assignment.remove([p for p in it.assignment.values() if p.tp == P1])
-            metadata = it.cluster.metadata
-            topic = metadata.topics["orders"]
-            grown = type(topic)(
-                topic.name,
-                topic.topic_id,
-                {0: topic.partitions[0], 1: topic.partitions[0]},
-            )
-            snapshot = type(metadata)(
-                version=metadata.version + 1, nodes=metadata.nodes, topics={"orders": grown}
-            )
-            it.cluster._metadata_updater.metadata = snapshot
-            it.topics._apply()
-            state = it.assignment.get(P1).state  # type: ignore[union-attr]
-            assert isinstance(state, Resetting)
-            assert state.timestamp == OffsetSpec.EARLIEST
+    async with orders_broker() as broker, session(broker, auto_offset_reset="latest") as it:
+        it.topics.subscribe(SubscribedTopics(("orders",)), None)
+        while P0 not in it.assignment:
+            await it.notifier.wait(it.runtime.clock.now() + TIMEOUT_S)
+        it.topics._add(P1)
+        it.assignment.remove([p for p in it.assignment.values() if p.tp == P1])
+        metadata = it.cluster.metadata
+        topic = metadata.topics["orders"]
+        grown = type(topic)(
+            topic.name,
+            topic.topic_id,
+            {0: topic.partitions[0], 1: topic.partitions[0]},
+        )
+        snapshot = type(metadata)(
+            version=metadata.version + 1, nodes=metadata.nodes, topics={"orders": grown}
+        )
+        it.cluster._metadata_updater.metadata = snapshot
+        it.topics._apply()
+        state = it.assignment.get(P1).state  # type: ignore[union-attr]
+        assert isinstance(state, Resetting)
+        assert state.timestamp == OffsetSpec.EARLIEST
 
 
 async def test_a_recreated_topic_is_read_from_its_beginning() -> None:
-    async with Broker() as broker:
+    async with (
+        orders_broker(records=9) as broker,
+        consumer(broker, metadata_max_age_ms=50) as reader,
+    ):
+        reader.assign([P0])
+        await read(reader, 9)
+        await broker.delete_topic("orders")
         await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, metadata_max_age_ms=50) as reader:
-            reader.assign([P0])
-            await read(reader, 9)
-            await broker.delete_topic("orders")
-            await broker.create_topic("orders", 1)
-            await produce(broker, "orders", 0, numbers(100, 103))
-            assert [r.value for r in await read(reader, 3)] == numbers(100, 103)
+        await produce(broker, "orders", 0, numbers(100, 103))
+        assert [r.value for r in await read(reader, 3)] == numbers(100, 103)
 
 
 @pytest.mark.parametrize("as_of", [None, pytest.param("2.0", id="topics without ids")])
 async def test_a_topic_recreated_with_fewer_partitions_is_read_without_a_group(
     as_of: str | None,
 ) -> None:
-    async with Broker(as_of=as_of) as broker:
-        await broker.create_topic("orders", 2)
+    async with orders_broker(2, as_of=as_of) as broker:
         options = {"metadata_max_age_ms": 50, "default_api_timeout_ms": 300}
         async with consumer(broker, **options) as reader:
             reader.subscribe(pattern="orders")
@@ -120,24 +117,20 @@ async def test_a_topic_recreated_with_fewer_partitions_is_read_without_a_group(
 
 
 async def test_assign_adds_and_removes_partitions() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        async with session(broker, group_id="g") as it:
-            it.topics.subscribe(ManualAssignment((P0, P1)), None)
-            assert it.assignment.topic_partitions == (P0, P1)
+    async with orders_broker(2) as broker, session(broker, group_id="g") as it:
+        it.topics.subscribe(ManualAssignment((P0, P1)), None)
+        assert it.assignment.topic_partitions == (P0, P1)
+        await it.require_group().commit({P0: OffsetAndMetadata(5)})
+        it.topics.subscribe(ManualAssignment((P1,)), None)
+        assert it.assignment.topic_partitions == (P1,)
+        it.topics.subscribe(NoSubscription(), None)
+        assert it.assignment.topic_partitions == ()
+        with pytest.raises(CommitFailed, match=r"not assigned to this consumer \(group g"):
             await it.require_group().commit({P0: OffsetAndMetadata(5)})
-            it.topics.subscribe(ManualAssignment((P1,)), None)
-            assert it.assignment.topic_partitions == (P1,)
-            it.topics.subscribe(NoSubscription(), None)
-            assert it.assignment.topic_partitions == ()
-            with pytest.raises(CommitFailed, match=r"not assigned to this consumer \(group g"):
-                await it.require_group().commit({P0: OffsetAndMetadata(5)})
 
 
 async def test_an_invalid_subscription_changes_nothing() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(records=9) as broker:
         async with consumer(broker, "orders", group_id="g") as reader:
             await read(reader, 4)
             with pytest.raises(ValueError, match="string"):
@@ -152,9 +145,7 @@ async def test_an_invalid_subscription_changes_nothing() -> None:
 
 
 async def test_partitions_that_stay_assigned_keep_their_position() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(2, records=9) as broker:
         await produce(broker, "orders", 1, numbers(9, 12))
         async with consumer(broker, enable_auto_commit=False) as reader:
             reader.assign(P0)
@@ -166,36 +157,28 @@ async def test_partitions_that_stay_assigned_keep_their_position() -> None:
 
 @pytest.mark.slow
 async def test_manually_assigned_partitions_are_committed_when_removed() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, group_id="g") as reader:
-            reader.assign(P0)
-            await read(reader, 4)
-            broker.on(ApiKey.OFFSET_COMMIT, Delay(0.1))
-            reader.unsubscribe()
-            reader.assign(P0)
-            # The last record delivered was still being processed.
-            assert [r.value for r in await read(reader, 1)] == [b"3"]
+    async with orders_broker(records=9) as broker, consumer(broker, group_id="g") as reader:
+        reader.assign(P0)
+        await read(reader, 4)
+        broker.on(ApiKey.OFFSET_COMMIT, Delay(0.1))
+        reader.unsubscribe()
+        reader.assign(P0)
+        # The last record delivered was still being processed.
+        assert [r.value for r in await read(reader, 1)] == [b"3"]
 
 
 async def test_manually_assigned_partitions_are_committed_before_joining_the_group() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, group_id="g") as reader:
-            reader.assign(P0)
-            await read(reader, 4)
-            reader.unsubscribe()
-            reader.subscribe(["orders"])
-            # The last record delivered was still being processed.
-            assert [r.value for r in await read(reader, 1)] == [b"3"]
+    async with orders_broker(records=9) as broker, consumer(broker, group_id="g") as reader:
+        reader.assign(P0)
+        await read(reader, 4)
+        reader.unsubscribe()
+        reader.subscribe(["orders"])
+        # The last record delivered was still being processed.
+        assert [r.value for r in await read(reader, 1)] == [b"3"]
 
 
 async def test_switching_from_a_group_to_assign_at_once() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(2, records=9) as broker:
         await produce(broker, "orders", 1, numbers(9, 12))
         async with consumer(broker, "orders", group_id="g") as reader:
             await read(reader, 12)
@@ -234,24 +217,24 @@ async def test_offsets_of_manually_assigned_partitions_are_fetched_after_leaving
 
 
 async def test_a_commit_waiting_for_a_rebalance_fails_when_the_member_leaves() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
-            await read(reader, 4)
-            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=2)
-            async with anyio.create_task_group() as tasks:
+    async with (
+        orders_broker(records=9) as broker,
+        consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader,
+    ):
+        await read(reader, 4)
+        broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=2)
+        async with anyio.create_task_group() as tasks:
 
-                async def commit() -> None:
-                    with pytest.raises(CommitFailed):
-                        await reader.commit()
+            async def commit() -> None:
+                with pytest.raises(CommitFailed):
+                    await reader.commit()
 
-                tasks.start_soon(commit)
-                await broker.wait_for_request(ApiKey.OFFSET_COMMIT)
-                reader.unsubscribe()
-            reader.assign(P0)
-            with anyio.fail_after(TIMEOUT_S):
-                await reader.commit({P0: 5})
+            tasks.start_soon(commit)
+            await broker.wait_for_request(ApiKey.OFFSET_COMMIT)
+            reader.unsubscribe()
+        reader.assign(P0)
+        with anyio.fail_after(TIMEOUT_S):
+            await reader.commit({P0: 5})
 
 
 async def test_commit_without_a_group_raises() -> None:
@@ -261,9 +244,7 @@ async def test_commit_without_a_group_raises() -> None:
 
 
 async def test_positions_return_uncommitted_offsets() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(2, records=9) as broker:
         async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
             reader.assign([P0])
             assert reader.positions() == {}
@@ -301,9 +282,7 @@ async def test_lost_partitions_are_raised_once() -> None:
 
 
 async def test_a_topic_missing_from_one_response_keeps_its_position() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 2))
+    async with orders_broker(records=2) as broker:
         options = {"auto_offset_reset": "latest", "metadata_max_age_ms": 50}
         async with consumer(broker, **options) as reader:
             reader.subscribe(pattern="ord.*")
@@ -332,19 +311,17 @@ async def test_a_topic_missing_from_one_response_keeps_its_position() -> None:
 async def test_a_failed_auto_commit_says_what_follows(
     error: KafkaError, what_follows: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, "orders", group_id="g") as reader:
-            session = reader._running
-            group = session.require_group()
+    async with orders_broker() as broker, consumer(broker, "orders", group_id="g") as reader:
+        session = reader._running
+        group = session.require_group()
 
-            async def fail(*_: object) -> None:
-                raise error
+        async def fail(*_: object) -> None:
+            raise error
 
-            group.offsets.wait_acknowledged = fail  # type: ignore[method-assign]
-            assert group.auto_commit is not None
-            await group.auto_commit.wait_acknowledged([1], 1)
-            del group.offsets.wait_acknowledged
+        group.offsets.wait_acknowledged = fail  # type: ignore[method-assign]
+        assert group.auto_commit is not None
+        await group.auto_commit.wait_acknowledged([1], 1)
+        del group.offsets.wait_acknowledged
     text = f"Group g: auto-commit failed: {error.reason}; {what_follows}"
     assert caplog.messages.count(text) == 1
 

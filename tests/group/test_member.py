@@ -26,7 +26,7 @@ from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.raw_client import connected
-from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce, read
+from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, orders_broker, produce, read
 from tests.elapsed import ends_within
 
 P0 = TopicPartition("orders", 0)
@@ -129,26 +129,25 @@ async def test_a_member_killed_without_leave_is_replaced_and_no_record_is_skippe
 
 
 async def test_requests_that_fail_at_client_close_do_not_affect_the_membership() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, "orders", group_id="g", heartbeat_interval_ms=10_000) as reader:
-            await read_nothing_until_assigned(reader)
-            member = reader._running.require_group().member
-            now = member._clock.now() + reader.config.heartbeat_interval_ms / 1_000
-            effects = list(member._machine.handle(events.DeadlineReached(), now))
-            assert [type(effect) for effect in effects] == [SendHeartbeat]
-            member._perform(effects[0])
-            # The connections are closed before the heartbeat's task runs.
-            reader._lifecycle.abort()
-            await reader._lifecycle.supervisor.stop()
-            assert member.error is None
-            assert isinstance(member.state, states.Stable)
+    async with (
+        orders_broker() as broker,
+        consumer(broker, "orders", group_id="g", heartbeat_interval_ms=10_000) as reader,
+    ):
+        await read_nothing_until_assigned(reader)
+        member = reader._running.require_group().member
+        now = member._clock.now() + reader.config.heartbeat_interval_ms / 1_000
+        effects = list(member._machine.handle(events.DeadlineReached(), now))
+        assert [type(effect) for effect in effects] == [SendHeartbeat]
+        member._perform(effects[0])
+        # The connections are closed before the heartbeat's task runs.
+        reader._lifecycle.abort()
+        await reader._lifecycle.supervisor.stop()
+        assert member.error is None
+        assert isinstance(member.state, states.Stable)
 
 
 async def test_a_consumer_resumes_from_committed_offsets() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 30))
+    async with orders_broker(records=30) as broker:
         async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
             await read(reader, 10)
             await reader.commit()
@@ -228,14 +227,11 @@ async def test_an_exception_of_a_callback_is_raised_by_the_next_call() -> None:
         def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
             raise LookupError("no cellar for these")
 
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
-        async with consumer(broker, group_id="g") as reader:
-            reader.subscribe(["orders"], listener=Angry())
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(LookupError, match="cellar"):
-                await reader.getone()
-            assert [r.offset for r in await read(reader, 3)] == [0, 1, 2]
+    async with orders_broker(records=3) as broker, consumer(broker, group_id="g") as reader:
+        reader.subscribe(["orders"], listener=Angry())
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(LookupError, match="cellar"):
+            await reader.getone()
+        assert [r.offset for r in await read(reader, 3)] == [0, 1, 2]
 
 
 async def test_a_hanging_callback_is_cancelled() -> None:
@@ -243,9 +239,7 @@ async def test_a_hanging_callback_is_cancelled() -> None:
         async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
             await anyio.sleep_forever()
 
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         options = {"group_id": "g", "rebalance_callback_timeout_ms": 50}
         async with consumer(broker, **options) as reader:
             reader.subscribe(["orders"], listener=Hanging())
@@ -253,25 +247,20 @@ async def test_a_hanging_callback_is_cancelled() -> None:
 
 
 async def test_a_callback_may_seek() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, group_id="g") as reader:
+    async with orders_broker(records=9) as broker, consumer(broker, group_id="g") as reader:
 
-            class ToFive(RebalanceListener):
-                async def on_partitions_assigned(self, partitions: Any) -> None:
-                    assert await reader.position(P0) == 0
-                    reader.seek(P0, 5)
+        class ToFive(RebalanceListener):
+            async def on_partitions_assigned(self, partitions: Any) -> None:
+                assert await reader.position(P0) == 0
+                reader.seek(P0, 5)
 
-            reader.subscribe(["orders"], listener=ToFive())
-            assert [r.offset for r in await read(reader, 4)] == [5, 6, 7, 8]
+        reader.subscribe(["orders"], listener=ToFive())
+        assert [r.offset for r in await read(reader, 4)] == [5, 6, 7, 8]
 
 
 @pytest.mark.slow
 async def test_an_application_that_does_not_poll_loses_its_partitions_and_cannot_commit() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
+    async with orders_broker(records=20) as broker:
         notes = Notes()
         options = {"group_id": "g", "max_poll_interval_ms": 200, "auto_commit_interval_ms": 10}
         async with consumer(broker, **options) as reader:
@@ -296,9 +285,7 @@ async def read_batch(reader: Consumer) -> Any:
 
 @pytest.mark.slow
 async def test_commit_without_arguments_fails_once_for_lost_partitions() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 20))
+    async with orders_broker(records=20) as broker:
         options = {"group_id": "g", "max_poll_interval_ms": 200, "enable_auto_commit": False}
         async with consumer(broker, "orders", **options) as reader:
             await read(reader, 5)
@@ -310,15 +297,15 @@ async def test_commit_without_arguments_fails_once_for_lost_partitions() -> None
 
 @pytest.mark.slow
 async def test_heartbeats_continue_while_the_application_processes_records() -> None:
-    async with Broker(**QUICK_SESSIONS) as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 2))
-        async with consumer(broker, "orders", group_id="g", session_timeout_ms=300) as reader:
-            await read(reader, 1)
-            broker.requests.clear()
-            await broker.wait_for_request(ApiKey.HEARTBEAT, count=8)
-            assert reader.assignment() == {P0}
-            assert isinstance(state_of(reader), states.Stable)
+    async with (
+        orders_broker(records=2, **QUICK_SESSIONS) as broker,
+        consumer(broker, "orders", group_id="g", session_timeout_ms=300) as reader,
+    ):
+        await read(reader, 1)
+        broker.requests.clear()
+        await broker.wait_for_request(ApiKey.HEARTBEAT, count=8)
+        assert reader.assignment() == {P0}
+        assert isinstance(state_of(reader), states.Stable)
 
 
 async def test_commits_and_heartbeats_do_not_wait_for_a_delayed_join() -> None:
@@ -351,9 +338,7 @@ async def test_commits_and_heartbeats_do_not_wait_for_a_delayed_join() -> None:
     ],
 )
 async def test_requests_are_retried_until_the_coordinator_is_ready(api: ApiKey, code: int) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 5))
+    async with orders_broker(records=5) as broker:
         fault = broker.on(api, Answer(code), times=2)
         async with consumer(broker, "orders", group_id="g") as reader:
             await read(reader, 5)
@@ -369,9 +354,7 @@ async def test_requests_are_retried_until_the_coordinator_is_ready(api: ApiKey, 
     "api", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.OFFSET_COMMIT]
 )
 async def test_a_lost_connection_is_recovered(api: ApiKey) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 5))
+    async with orders_broker(records=5) as broker:
         broker.on(api, Close(carried_out=True), times=1)
         async with consumer(broker, "orders", group_id="g") as reader:
             await read(reader, 5)
@@ -409,8 +392,7 @@ async def test_a_killed_coordinator_does_not_stop_the_group() -> None:
 async def test_errors_that_are_not_retriable_are_raised_by_each_call(
     api: ApiKey, code: int
 ) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         broker.on(api, Answer(code))
         async with consumer(broker, "orders", group_id="g") as reader:
             for _ in range(2):
@@ -423,9 +405,7 @@ async def test_errors_that_are_not_retriable_are_raised_by_each_call(
 
 
 async def test_the_default_session_timeout_is_lowered_when_45_s_are_rejected() -> None:
-    async with Broker(group_max_session_timeout_ms=30_000) as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 1))
+    async with orders_broker(records=1, group_max_session_timeout_ms=30_000) as broker:
         async with consumer(broker, "orders", group_id="g") as reader:
             await read(reader, 1)
         async with consumer(broker, "orders", group_id="h", session_timeout_ms=45_000) as reader:
@@ -450,8 +430,7 @@ async def test_a_second_member_with_an_instance_id_fences_the_first() -> None:
 
 
 async def test_added_partitions_cause_a_rebalance() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         options = {"group_id": "g", "metadata_max_age_ms": 50}
         async with consumer(broker, "orders", **options) as reader:
             with anyio.fail_after(TIMEOUT_S):
@@ -466,8 +445,7 @@ async def test_added_partitions_cause_a_rebalance() -> None:
 
 
 async def test_a_static_leader_that_came_back_watches_partition_counts() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         options = {"group_id": "g", "group_instance_id": "static", "metadata_max_age_ms": 50}
 
         async def assigned(reader: Consumer, count: int) -> None:
@@ -500,9 +478,7 @@ async def test_new_topics_of_a_pattern_are_read() -> None:
 
 
 async def test_group_metadata_names_the_lost_generation_until_the_next_poll() -> None:
-    async with Broker(**QUICK_SESSIONS) as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3, **QUICK_SESSIONS) as broker:
         options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
         async with consumer(broker, "orders", group_instance_id="i", **options) as reader:
             assert reader.group_metadata() == GroupMetadata("g", group_instance_id="i")
@@ -530,8 +506,7 @@ async def test_group_metadata_names_the_lost_generation_until_the_next_poll() ->
 
 
 async def test_unsubscribing_leaves_and_subscribing_again_joins() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await broker.create_topic("payments", 1)
         await produce(broker, "orders", 0, numbers(0, 4))
         await produce(broker, "payments", 0, numbers(0, 4))
@@ -545,8 +520,7 @@ async def test_unsubscribing_leaves_and_subscribing_again_joins() -> None:
 
 
 async def test_a_changed_subscription_replaces_the_topics() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         await broker.create_topic("payments", 1)
         await produce(broker, "orders", 0, numbers(0, 4))
         await produce(broker, "payments", 0, numbers(0, 4))
@@ -558,8 +532,7 @@ async def test_a_changed_subscription_replaces_the_topics() -> None:
 
 
 async def test_leaving_during_the_first_join_sends_leave_group() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         broker.on(ApiKey.JOIN_GROUP, Delay(0.05))
         async with consumer(broker, "orders", group_id="g"):
             await broker.wait_for_request(ApiKey.JOIN_GROUP)
@@ -568,9 +541,7 @@ async def test_leaving_during_the_first_join_sends_leave_group() -> None:
 
 @pytest.mark.slow
 async def test_leaving_without_a_broker_ends_at_the_deadline() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 4))
+    async with orders_broker(records=4) as broker:
         async with consumer(broker, "orders", group_id="g", close_timeout_ms=200) as reader:
             await read(reader, 2)
             broker.pause(1)
@@ -583,9 +554,7 @@ async def test_leaving_without_a_broker_ends_at_the_deadline() -> None:
 
 @pytest.mark.slow
 async def test_a_cancelled_consumer_closes_quickly() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 4))
+    async with orders_broker(records=4) as broker:
         with ends_within(3), anyio.CancelScope() as scope:
             async with consumer(broker, "orders", group_id="g") as reader:
                 await read(reader, 2)
@@ -692,23 +661,20 @@ async def test_kept_partitions_are_read_while_the_rebalance_waits_for_another_me
 
 @pytest.mark.slow
 async def test_a_commit_rejected_without_a_rebalance_is_retried() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 5))
-        async with consumer(broker, "orders", enable_auto_commit=False, **COOPERATIVE) as one:
-            await read(one, 5)
-            fault = broker.on(
-                ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1
-            )
-            with anyio.fail_after(TIMEOUT_S):
-                await one.commit({P0: 4})
-            assert fault.hits == 1
-            assert (await one.committed(P0))[P0].offset == 4  # type: ignore[union-attr]
+    async with (
+        orders_broker(records=5) as broker,
+        consumer(broker, "orders", enable_auto_commit=False, **COOPERATIVE) as one,
+    ):
+        await read(one, 5)
+        fault = broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+        with anyio.fail_after(TIMEOUT_S):
+            await one.commit({P0: 4})
+        assert fault.hits == 1
+        assert (await one.committed(P0))[P0].offset == 4  # type: ignore[union-attr]
 
 
 async def test_joining_and_leaving_give_a_reason() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         async with consumer(broker, "orders", **COOPERATIVE) as reader:
             await until_owned(reader, 1)
             reader.unsubscribe()
@@ -730,8 +696,7 @@ async def until_owned(reader: Consumer, count: int) -> None:
 @pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
 @pytest.mark.slow
 async def test_unknown_server_errors_are_retried(api: ApiKey) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         fault = broker.on(api, Answer(ErrorCode.UNKNOWN_SERVER_ERROR), times=2)
         async with consumer(broker, "orders", group_id="g") as reader:
             await until_owned(reader, 1)
@@ -742,9 +707,7 @@ async def test_unknown_server_errors_are_retried(api: ApiKey) -> None:
 
 
 async def test_the_next_call_retries_a_failed_join() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 3))
+    async with orders_broker(records=3) as broker:
         broker.on(ApiKey.JOIN_GROUP, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED), times=1)
         async with consumer(broker, "orders", group_id="g") as reader:
             with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="group g") as raised:
@@ -759,34 +722,31 @@ def _settled_in(reader: Consumer, generation: int) -> bool:
 
 
 async def test_a_malformed_subscription_does_not_affect_other_members() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 2)
-        async with (
-            consumer(broker, "orders", group_id="g") as one,
-            connected(broker, broker.coordinator("g")) as odd,
-        ):
-            await until_owned(one, 2)
-            request = JoinGroupRequest(
-                group_id="g",
-                session_timeout_ms=10_000,
-                rebalance_timeout_ms=10_000,
-                member_id="",
-                protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\xff")],
-            )
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(odd.call, request, 3)
-                with anyio.fail_after(TIMEOUT_S):
-                    while not _settled_in(one, 2):
-                        await one.getmany(timeout_ms=5)
-            assert len(one.assignment()) == 2
+    async with (
+        orders_broker(2) as broker,
+        consumer(broker, "orders", group_id="g") as one,
+        connected(broker, broker.coordinator("g")) as odd,
+    ):
+        await until_owned(one, 2)
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\xff")],
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(odd.call, request, 3)
+            with anyio.fail_after(TIMEOUT_S):
+                while not _settled_in(one, 2):
+                    await one.getmany(timeout_ms=5)
+        assert len(one.assignment()) == 2
 
 
 @pytest.mark.slow
 async def test_leaving_without_brokers_and_commits_takes_less_than_a_second() -> None:
-    async with Broker(nodes=2) as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 4))
+    async with orders_broker(records=4, nodes=2) as broker:
         reader = consumer(broker, "orders", group_id="g", enable_auto_commit=False)
         await reader.start()
         await read(reader, 2)
@@ -800,9 +760,7 @@ async def test_leaving_without_brokers_and_commits_takes_less_than_a_second() ->
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_partitions_that_are_added_are_read_from_their_beginning(strategy: str) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 4))
+    async with orders_broker(records=4) as broker:
         options = {"partition_assignment_strategy": [strategy], "metadata_max_age_ms": 50}
         async with consumer(broker, "orders", group_id="g", **options) as reader:
             await read(reader, 4)
@@ -863,8 +821,7 @@ class Broken(RangeAssignor):
 
 @pytest.mark.parametrize("method", ["user_data", "assign", "on_assignment"])
 async def test_an_exception_of_an_assignor_is_raised_as_group_failed(method: str) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         options = {"group_id": "g", "partition_assignment_strategy": [Broken(method)]}
         async with consumer(broker, "orders", **options) as one:
             with pytest.raises(

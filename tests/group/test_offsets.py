@@ -6,7 +6,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Drop
+from aiokafkawire.broker import Answer, Close, Drop
 from aiokafkawire.errors import (
     BrokerError,
     CommitFailed,
@@ -35,7 +35,7 @@ from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce, read
+from tests.consumer.helpers import TIMEOUT_S, consumer, orders_broker, read
 
 P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)
@@ -125,18 +125,18 @@ def test_a_missing_partition_or_error_code_raises() -> None:
 
 
 async def test_one_commit_is_in_flight_and_the_newest_offset_wins() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
-        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
-            await read(reader, 9)
-            broker.on(ApiKey.OFFSET_COMMIT, Close(carried_out=True), times=2)
-            async with anyio.create_task_group() as tasks:
-                for offset in range(1, 10):
-                    tasks.start_soon(reader.commit, {P0: offset})
-                    await anyio.lowlevel.checkpoint()
-            assert (await reader.committed(P0))[P0] == OffsetAndMetadata(9)
-            assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) <= 4
+    async with (
+        orders_broker(records=9) as broker,
+        consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader,
+    ):
+        await read(reader, 9)
+        broker.on(ApiKey.OFFSET_COMMIT, Close(carried_out=True), times=2)
+        async with anyio.create_task_group() as tasks:
+            for offset in range(1, 10):
+                tasks.start_soon(reader.commit, {P0: offset})
+                await anyio.lowlevel.checkpoint()
+        assert (await reader.committed(P0))[P0] == OffsetAndMetadata(9)
+        assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) <= 4
 
 
 MANY = 21
@@ -150,51 +150,53 @@ def few_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_offsets")
 async def test_a_large_commit_is_sent_in_several_requests() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", MANY)
-        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
-            offsets = {TopicPartition("orders", number): number for number in range(MANY)}
-            reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S):
-                await reader.commit(offsets)
-                assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 3
-                found = await reader.committed(*offsets)
+    async with (
+        orders_broker(MANY) as broker,
+        consumer(broker, group_id="g", enable_auto_commit=False) as reader,
+    ):
+        offsets = {TopicPartition("orders", number): number for number in range(MANY)}
+        reader.assign([P0])
+        with anyio.fail_after(TIMEOUT_S):
+            await reader.commit(offsets)
+            assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 3
+            found = await reader.committed(*offsets)
     assert {tp: known.offset for tp, known in found.items() if known is not None} == offsets
 
 
 @pytest.mark.usefixtures("few_offsets")
 async def test_a_failed_request_of_a_large_commit_is_retried() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", MANY)
-        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
-            offsets = {TopicPartition("orders", number): number for number in range(MANY)}
-            reader.assign([P0])
-            await reader.commit({P0: 0})
-            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE), times=1)
-            with anyio.fail_after(TIMEOUT_S):
-                await reader.commit(offsets)
-                assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 5
-                found = await reader.committed(*offsets)
+    async with (
+        orders_broker(MANY) as broker,
+        consumer(broker, group_id="g", enable_auto_commit=False) as reader,
+    ):
+        offsets = {TopicPartition("orders", number): number for number in range(MANY)}
+        reader.assign([P0])
+        await reader.commit({P0: 0})
+        broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE), times=1)
+        with anyio.fail_after(TIMEOUT_S):
+            await reader.commit(offsets)
+            assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 5
+            found = await reader.committed(*offsets)
     assert {tp: known.offset for tp, known in found.items() if known is not None} == offsets
 
 
 @pytest.mark.usefixtures("few_offsets")
 async def test_a_rejected_request_of_a_large_commit_fails_it() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", MANY)
-        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
-            offsets = {TopicPartition("orders", number): 0 for number in range(MANY)}
-            while len(reader.assignment()) < MANY:
-                await reader.getmany(timeout_ms=100)
-            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION), times=1)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CommitFailed):
-                await reader.commit(offsets)
+    async with (
+        orders_broker(MANY) as broker,
+        consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader,
+    ):
+        offsets = {TopicPartition("orders", number): 0 for number in range(MANY)}
+        while len(reader.assignment()) < MANY:
+            await reader.getmany(timeout_ms=100)
+        broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION), times=1)
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(CommitFailed):
+            await reader.commit(offsets)
 
 
 @pytest.mark.slow
 async def test_a_commit_without_a_response_ends_at_the_deadline() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker() as broker:
         options = {"group_id": "g", "default_api_timeout_ms": 200, "enable_auto_commit": False}
         async with consumer(broker, **options) as reader:
             reader.assign([P0])
@@ -205,22 +207,23 @@ async def test_a_commit_without_a_response_ends_at_the_deadline() -> None:
 
 
 async def test_cancelling_the_wait_does_not_revert_the_commit() -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
-            reader.assign([P0])
-            with anyio.CancelScope() as scope:
-                async with anyio.create_task_group() as tasks:
+    async with (
+        orders_broker() as broker,
+        consumer(broker, group_id="g", enable_auto_commit=False) as reader,
+    ):
+        reader.assign([P0])
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
 
-                    async def cancel(seen: Any) -> None:
-                        scope.cancel()
+                async def cancel(seen: Any) -> None:
+                    scope.cancel()
 
-                    broker.on(ApiKey.OFFSET_COMMIT, cancel, times=1)
-                    tasks.start_soon(reader.commit, {P0: 4})
-            assert scope.cancelled_caught
-            with anyio.fail_after(TIMEOUT_S):
-                while (await reader.committed(P0))[P0] != OffsetAndMetadata(4):
-                    await anyio.lowlevel.checkpoint()
+                broker.on(ApiKey.OFFSET_COMMIT, cancel, times=1)
+                tasks.start_soon(reader.commit, {P0: 4})
+        assert scope.cancelled_caught
+        with anyio.fail_after(TIMEOUT_S):
+            while (await reader.committed(P0))[P0] != OffsetAndMetadata(4):
+                await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize(
@@ -228,9 +231,7 @@ async def test_cancelling_the_wait_does_not_revert_the_commit() -> None:
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
 )
 async def test_a_fenced_commit_fails_and_sends_a_heartbeat(code: int) -> None:
-    async with Broker() as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(records=9) as broker:
         options = {"group_id": "g", "enable_auto_commit": False, "heartbeat_interval_ms": 20_000}
         async with consumer(broker, "orders", **options) as reader:
             await read(reader, 3)
@@ -246,8 +247,7 @@ ZOOKEEPER: dict[str, Any] = {"offsets_storage": "zookeeper", "enable_auto_commit
 
 
 async def test_offsets_in_zookeeper_and_in_kafka_are_independent() -> None:
-    async with Broker(nodes=2, as_of="2.8") as broker:
-        await broker.create_topic("orders", 2)
+    async with orders_broker(2, nodes=2, as_of="2.8") as broker:
         async with (
             consumer(broker, group_id="g", **ZOOKEEPER) as old,
             consumer(broker, group_id="g", enable_auto_commit=False) as new,
@@ -264,9 +264,7 @@ async def test_offsets_in_zookeeper_and_in_kafka_are_independent() -> None:
 
 
 async def test_a_group_member_can_commit_to_zookeeper() -> None:
-    async with Broker(as_of="2.8") as broker:
-        await broker.create_topic("orders", 1)
-        await produce(broker, "orders", 0, numbers(0, 9))
+    async with orders_broker(records=9, as_of="2.8") as broker:
         options = {"group_id": "g", **ZOOKEEPER}
         async with consumer(broker, "orders", max_poll_records=4, **options) as reader:
             await read(reader, 4)
@@ -282,8 +280,7 @@ async def test_a_group_member_can_commit_to_zookeeper() -> None:
 async def test_an_unsupported_storage_error_names_the_broker_and_the_alternatives(
     release: str, storage: str
 ) -> None:
-    async with Broker(as_of=release) as broker:
-        await broker.create_topic("orders", 1)
+    async with orders_broker(as_of=release) as broker:
         options = {"api_version": release, "offsets_storage": storage, "enable_auto_commit": False}
         async with consumer(broker, group_id="g", **options) as reader:
             reader.assign([P0])
@@ -296,9 +293,10 @@ async def test_an_unsupported_storage_error_names_the_broker_and_the_alternative
 
 
 async def test_brokers_without_zookeeper_reject_that_storage() -> None:
-    async with Broker(as_of="4.3") as broker:
-        await broker.create_topic("orders", 1)
-        async with consumer(broker, group_id="g", **ZOOKEEPER) as reader:
-            reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(UnsupportedVersion):
-                await reader.commit({P0: 1})
+    async with (
+        orders_broker(as_of="4.3") as broker,
+        consumer(broker, group_id="g", **ZOOKEEPER) as reader,
+    ):
+        reader.assign([P0])
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(UnsupportedVersion):
+            await reader.commit({P0: 1})
