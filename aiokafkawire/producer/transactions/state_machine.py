@@ -275,12 +275,8 @@ class TransactionStateMachine:
                 is_end and name in _MAYBE_APPLIED_CODES
             )
             concurrent = name == "CONCURRENT_TRANSACTIONS"
-            self._retry_later(
-                error,
-                now,
-                rng,
-                self._concurrent_transactions_backoff if concurrent else self._backoff,
-            )
+            backoff = self._concurrent_transactions_backoff if concurrent else self._backoff
+            self._retry_later(error, now, rng, backoff)
             return
         self._request, self.attempts, self._retry_at = None, 0, 0.0
         self.last_error = None
