@@ -148,7 +148,7 @@ lint: $(READY) ## Style, types, import contracts, spelling, wording and structur
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m tests.wording
-	$(BIN)/python -m tests.structure
+	$(BIN)/python -m tests.structure --sizes
 	@$(MAKE) --no-print-directory actionlint
 
 # A Go program: only machines with Go check the workflows.

@@ -60,6 +60,7 @@ def test_the_check_fails_above_a_limit(
     stored, page = tmp_path / "structure.json", tmp_path / "page.md"
     monkeypatch.setattr(structure, "PAGE", page)
     monkeypatch.setattr(structure, "STORED", stored)
+    monkeypatch.setattr(structure, "modules", dict)
     monkeypatch.setattr(structure, "measure", lambda: FIGURES)
     monkeypatch.setattr(structure, "is_kernel_compiled", lambda: True)
     stored.write_text(json.dumps({"before": FIGURES, "now": FIGURES | {"functions": 2}}))
@@ -78,6 +79,13 @@ def test_the_check_fails_above_a_limit(
 def test_the_other_kernel_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structure, "is_kernel_compiled", lambda: False)
     assert structure.main([]) == 2
+
+
+def test_sizes_need_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structure, "is_kernel_compiled", lambda: False)
+    monkeypatch.setattr(structure, "modules", dict)
+    monkeypatch.setattr(structure, "sizes", lambda: {"import circles": 1})
+    assert structure.main(["--sizes"]) == 1
 
 
 def test_the_page_shows_the_stored_figures() -> None:
