@@ -98,11 +98,11 @@ async def test_an_identity_provider_that_is_down_is_named_and_waited_for() -> No
             with pytest.raises(
                 KafkaError, match="status 502 and text/html of 6 bytes, not JSON: it is down"
             ) as caught:
-                async with Producer(**client_options(broker, server, default_api_timeout_ms=1_500)):
+                async with Producer(**client_options(broker, server, default_api_timeout_ms=4_000)):
                     pass
             assert not isinstance(caught.value, AuthenticationFailed)
             assert caught.value.retriable
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 10
             assert len(server.requests) > 1, "it was not asked again"
             server.answers.append(issuing(3_600))
             server.requests.extend(server.requests[:1] * 100)  # the last answer from now on

@@ -201,11 +201,10 @@ class TransactionStateMachine:
             InvalidTxnState: The call is not allowed in this state.
         """
         state = self.state
-        try:
-            handler = TRANSITIONS[type(state), type(event)]
-        except KeyError:
+        handler = TRANSITIONS.get((type(state), type(event)))
+        if handler is None:
             if isinstance(event, TransactionCall):
-                raise self._invalid_state_error(type(event)) from None
+                raise self._invalid_state_error(type(event))
             handler = transition(TRANSITIONS, state, event)  # raises the error
         self.state, _ = handler(self, state, event, now)
         if self._request is not None and type(self.state) is not type(state):
