@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import confluent_kafka
+
 from tests.brokers.kafka import Kafka
 from verify.invariants.checker import CheckResult
 from verify.invariants.events import Event
@@ -115,8 +117,14 @@ class Run:
         servers, topic = self._kafka.bootstrap_servers, GROUPS[group]
         while True:
             applications.check_workers()
-            committed = confluent_reader.committed_offsets(servers, group, topic, PARTITIONS)
-            if all((committed[number] or 0) >= end for number, end in ends.items()):
+            committed: dict[int, int | None] | str
+            try:
+                committed = confluent_reader.committed_offsets(servers, group, topic, PARTITIONS)
+            except confluent_kafka.KafkaException as error:
+                committed = str(error)  # the coordinator moves a last time after the faults
+            if not isinstance(committed, str) and all(
+                (committed[number] or 0) >= end for number, end in ends.items()
+            ):
                 return
             if time.monotonic() > deadline:
                 raise WaitFailed(
