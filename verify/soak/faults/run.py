@@ -117,14 +117,13 @@ class Run:
         servers, topic = self._kafka.bootstrap_servers, GROUPS[group]
         while True:
             applications.check_workers()
-            committed: dict[int, int | None] | str
             try:
                 committed = confluent_reader.committed_offsets(servers, group, topic, PARTITIONS)
-            except confluent_kafka.KafkaException as error:
-                committed = str(error)  # the coordinator moves a last time after the faults
-            if not isinstance(committed, str) and all(
-                (committed[number] or 0) >= end for number, end in ends.items()
-            ):
+            except confluent_kafka.KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                committed = {}  # the coordinator moves a last time after the faults
+            if all((committed.get(number) or 0) >= end for number, end in ends.items()):
                 return
             if time.monotonic() > deadline:
                 raise WaitFailed(

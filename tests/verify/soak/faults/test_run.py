@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 from verify.invariants.checker import CheckResult, Violation
 from verify.invariants.events import FaultsHealed, GroupsStable, TopicCreated
@@ -28,6 +29,7 @@ class Scene:
         self.now = 0.0
         self.done: list[str] = []
         self.committed: list[dict[int, int | None]] = []
+        self.without_coordinator = 0
         self.check_result = CheckResult((), {})
         kafka: Any = SimpleNamespace(
             bootstrap_servers="b", create_topic=lambda name, **_: self.done.append(name)
@@ -91,12 +93,29 @@ class Scene:
         return RECORDS
 
     def committed_offsets(self, *_: object) -> dict[int, int | None]:
+        if self.without_coordinator:
+            self.without_coordinator -= 1
+            raise KafkaException("NOT_COORDINATOR")
         return self.committed.pop(0) if self.committed else {0: 4, 1: 6}
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scene:
     return Scene(monkeypatch, tmp_path)
+
+
+def test_a_coordinator_that_still_moves_is_waited_for(scene: Scene) -> None:
+    scene.without_coordinator = 3
+    scene.run.perform([], 0.0, scene.outcome)
+    assert scene.without_coordinator == 0
+    assert "workers ended" in scene.done
+
+
+def test_a_coordinator_that_never_comes_ends_the_wait(scene: Scene) -> None:
+    scene.without_coordinator = 10_000
+    with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
+        scene.run.perform([], 0.0, scene.outcome)
+    assert scene.now > runs.CONSUMED_SECONDS
 
 
 def test_faults_come_until_the_time_is_over_then_all_is_ended_and_judged(scene: Scene) -> None:
