@@ -167,7 +167,8 @@ def _report_error(error: Exception) -> int:
     # A command may have wrapped the client's error in its own text.
     cause = error.__cause__ or error
     text, reason = explain(error), one_line(str(cause))
-    if reason and reason in LogFormatter.last_line:
+    last_reason = reason.rpartition("; the last attempt: ")[2]
+    if last_reason and last_reason in LogFormatter.last_line:
         # The last log line has already reported this reason for an earlier attempt.
         text = f"{_given_up()}{text.removeprefix(reason)}"
     elif isinstance(cause, UnknownTopic):

@@ -229,10 +229,15 @@ def test_a_closed_port(cli: Cli, lines: Lines) -> None:
     assert last.endswith("check -b and that the broker is running")
 
 
-def test_a_failure_that_was_reported_is_not_said_again() -> None:
+@pytest.mark.parametrize("command", ["produce", "consume"])
+@pytest.mark.parametrize("backoff_ms", [50, 1_500])
+def test_a_failure_that_was_reported_is_not_said_again(command: str, backoff_ms: int) -> None:
+    """Also if the deadline comes during a backoff, and the error says so."""
     (port,) = free_ports(1)
-    patience = ("-X", "default_api_timeout_ms=2000", "-X", "reconnect_backoff_max_ms=50")
-    done = aiokafkawire("produce", "-b", f"127.0.0.1:{port}", "-t", "t", *patience, stdin=b"x")
+    backoff = (f"reconnect_backoff_ms={backoff_ms}", f"reconnect_backoff_max_ms={backoff_ms}")
+    options = ("default_api_timeout_ms=2000", *backoff)
+    patience = [argument for option in options for argument in ("-X", option)]
+    done = aiokafkawire(command, "-b", f"127.0.0.1:{port}", "-t", "t", *patience, stdin=b"x")
     assert done.returncode == 1
     first, last = done.stderr.decode().splitlines()
     assert f"no broker of bootstrap_servers could be used: 127.0.0.1:{port}" in first
