@@ -52,8 +52,11 @@ __all__ = (
 REBALANCE_CHECK_INTERVAL_S = 1.0
 """Interval of the checks whether the rebalance that a commit waits for continues."""
 
-MAX_UNKNOWN_TOPIC_RESPONSES = 3
-"""Fail a commit after this many consecutive UNKNOWN_TOPIC responses: the topic may be new."""
+MAX_UNKNOWN_TOPIC_COMMITS = 3
+"""A commit fails after this many consecutive responses with an unknown topic.
+
+Fewer may mean that the topic is new, and not known everywhere yet.
+"""
 
 _FENCED_CODES = frozenset(
     {
@@ -205,17 +208,21 @@ class CommitMachine:
     def backoff_s(self, attempt: int) -> float:
         return self._backoff.delay(attempt, self._rng)
 
-    def acknowledge(self, tp: TopicPartition, sent: PendingOffset) -> Iterable[CompleteCommit]:
-        # mutation: newer-commit-forgotten-with-older
-        if self.pending_offsets.get(tp) is sent:
-            del self.pending_offsets[tp]
+    def acknowledge(self, sent: Mapping[TopicPartition, PendingOffset]) -> Iterable[CompleteCommit]:
+        """Remove acknowledged offsets, and complete the commits that wait for no others."""
+        for tp, pending in sent.items():
+            # mutation: newer-commit-forgotten-with-older
+            if self.pending_offsets.get(tp) is pending:
+                del self.pending_offsets[tp]
         for commit_id, commit in list(self.pending_commits.items()):
-            # mutation: commit-acknowledged-by-older-one
-            if commit_id <= sent.commit_id and tp in commit.unacknowledged:
-                commit.unacknowledged.remove(tp)
-                if not commit.unacknowledged:
-                    del self.pending_commits[commit_id]
-                    yield CompleteCommit(commit_id, None)
+            acknowledged = [tp for tp in sent if tp in commit.unacknowledged]
+            for tp in acknowledged:
+                # mutation: commit-acknowledged-by-older-one
+                if commit_id <= sent[tp].commit_id:
+                    commit.unacknowledged.remove(tp)
+            if acknowledged and not commit.unacknowledged:
+                del self.pending_commits[commit_id]
+                yield CompleteCommit(commit_id, None)
 
     def fail_commits(
         self, tp: TopicPartition, error: KafkaError, up_to: int | None = None
@@ -288,21 +295,8 @@ def _chunk_committed(
     sent = dict(state.sent)
     # Partitions whose ownership ended meanwhile are no longer in `sent`.
     chunk = {tp: sent.pop(tp) for tp in event.partitions if tp in sent}
-    for tp, pending in chunk.items():
-        if machine.pending_offsets.get(tp) is pending:
-            del machine.pending_offsets[tp]
-    effects: list[CommitEffect] = [
-        ReportCommitted({tp: pending.offset for tp, pending in chunk.items()})
-    ]
-    for commit_id, commit in list(machine.pending_commits.items()):
-        committed = [
-            tp for tp in commit.unacknowledged & chunk.keys() if commit_id <= chunk[tp].commit_id
-        ]
-        commit.unacknowledged.difference_update(committed)
-        if committed and not commit.unacknowledged:
-            del machine.pending_commits[commit_id]
-            effects.append(CompleteCommit(commit_id, None))
-    return replace(state, sent=sent), effects
+    committed = ReportCommitted({tp: pending.offset for tp, pending in chunk.items()})
+    return replace(state, sent=sent), [committed, *machine.acknowledge(chunk)]
 
 
 def _response_received(
@@ -324,7 +318,7 @@ def _response_received(
         # mutation: illegal-generation-counts-as-committed
         if code == ErrorCode.NONE:
             committed[tp] = sent.offset
-            effects += machine.acknowledge(tp, sent)
+            effects += machine.acknowledge({tp: sent})
         elif (
             code == ErrorCode.ILLEGAL_GENERATION
             and rejoins
@@ -341,7 +335,7 @@ def _response_received(
             must_await_rebalance = True
             must_verify |= not rejoins
         elif error_for(code).retriable and not (
-            code in _UNKNOWN_TOPIC_CODES and unknown_topic_responses >= MAX_UNKNOWN_TOPIC_RESPONSES
+            code in _UNKNOWN_TOPIC_CODES and unknown_topic_responses >= MAX_UNKNOWN_TOPIC_COMMITS
         ):
             # mutation: refused-commit-sent-without-backoff
             must_retry = True

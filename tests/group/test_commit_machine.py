@@ -24,7 +24,7 @@ from aiokafkawire.group.commit_events import (
     VerifyMembership,
 )
 from aiokafkawire.group.commit_machine import (
-    MAX_UNKNOWN_TOPIC_RESPONSES,
+    MAX_UNKNOWN_TOPIC_COMMITS,
     REBALANCE_CHECK_INTERVAL_S,
     TRANSITIONS,
     AwaitingRebalance,
@@ -392,7 +392,7 @@ def test_an_error_that_is_not_retriable_fails_the_commit() -> None:
 def test_a_topic_that_stays_unknown_fails_the_commit(code: int) -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
-    for now in range(MAX_UNKNOWN_TOPIC_RESPONSES - 1):
+    for now in range(MAX_UNKNOWN_TOPIC_COMMITS - 1):
         assert answer(m, send(m, now), code, now) == []
     m.handle(CommitRequestFailed(send(m, 10).request, ConnectionLost("gone")), 10)
     outcome = completed(answer(m, send(m, 20), code, 20))

@@ -118,7 +118,7 @@ _BLIND: dict[str, tuple[str, Operation]] = {
     "buffered-records-do-not-reset-poll-timer": ("corners", delete),
     # group
     "newer-commit-forgotten-with-older": ("corners", replace("{expression.left} is not None")),
-    "commit-acknowledged-by-older-one": ("corners", drop(0)),
+    "commit-acknowledged-by-older-one": ("corners", replace("True")),
     "heartbeats-go-to-old-coordinator": ("corners", drop(-1)),
     "lost-member-offsets-sent-in-new-generation": ("corners", drop(0)),
     "offsets-fetched-without-require-stable": ("corners", drop(-1)),
