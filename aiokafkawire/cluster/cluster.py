@@ -460,7 +460,7 @@ class Cluster:
     def _known_client(
         self, to: Route, excluded: Container[NodeId | None] = ()
     ) -> BrokerClient | None:
-        """Return the client of the broker of a route; None if `_wait_known` has to find it."""
+        """Return the client of a route's broker; None if the broker must be found first."""
         nodes = self._metadata_updater.metadata.nodes
         node_id: NodeId | None
         match to:

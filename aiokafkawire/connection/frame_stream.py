@@ -24,7 +24,7 @@ class FrameStream:
 
     Attributes:
         reader: Receives into its buffer.
-        is_writing: True while a rest has not been sent: call neither `send` nor `send_rest`.
+        is_writing: True while part of a frame is unsent; do not call `send` or `send_rest`.
         wakeup: Wakes the task that calls `send_rest`.
     """
 

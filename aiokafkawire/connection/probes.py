@@ -48,7 +48,7 @@ class Probes:
         self._latest: Probe | None = None
 
     def join(self, deadline: float) -> Probe:
-        """Return the probe of earlier callers if sharing it is no disadvantage, or a new one.
+        """Return a recent probe with a similar deadline, or a new one.
 
         `leave` must follow.
         """

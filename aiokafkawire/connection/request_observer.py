@@ -26,7 +26,7 @@ SIZE_PREFIX_BYTES = 4
 class RequestObserver:
     """Counts the requests of one connection, and logs each one at level TRACE.
 
-    The level counts when the connection opens.
+    The log level is read once, when the connection opens.
 
     Args:
         broker: Name of the broker.

@@ -1,8 +1,7 @@
 """Fetched batches in the order of the log, decoded when their records are needed.
 
-Together with `fetch_sender`, this is the part of fetching that knows no positions: neither which
-offset or leader epoch a consumer fetches next, nor which records it has processed. Another kind of
-consumer may use both with positions of its own, or with none.
+Neither this module nor `fetch_sender` uses positions: `FetchBuffer` adds the position, `Fetcher`
+the fetch sessions.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class RecordDelivery:
     def _note_delivery(
         self, caller: object, partition: AssignedPartition, buffer: FetchBuffer
     ) -> None:
-        """Note which task has records of the buffer, and go on with other partitions first."""
+        """Record which task has records of the buffer; its partition is delivered last from now."""
         buffers = self._delivered_to.setdefault(caller, {})
         buffers[buffer] = None
         if len(self._delivered_to) > MAX_CALLERS:

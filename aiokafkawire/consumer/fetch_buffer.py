@@ -23,7 +23,7 @@ CURSOR_RECORDS = 256
 """The most records that a cursor delivers before the consumer checks for errors and rebalances."""
 
 TAKE_BYTES = 2 * 1024 * 1024
-"""Bytes of batches decoded per call, about some milliseconds of the event loop's time."""
+"""Bytes of batches decoded per call: a few milliseconds of the event loop's time."""
 
 _NO_RECORDS: Iterator[Record] = iter(())
 

@@ -92,7 +92,8 @@ class AssignedPartition:
         policy: `auto_offset_reset`.
         excluded: The last call for records was limited to other partitions.
         pending_revocation: Nothing is fetched or delivered any more, but offsets may be committed.
-        committed: The last offset that the coordinator has acknowledged.
+        paused: No records are delivered until `resume`.
+        committed_offset: The last offset that the coordinator has acknowledged.
         watermarks: The ends of the log as of the last fetch.
         not_before: Time of the next fetch, after `failures` in a row.
         failures: Failed fetches in a row.

@@ -160,7 +160,7 @@ class TopicSubscription:
                 topics = self._with_missing(subscription, topics)
         if group is None:
             self._assign_all(topics)
-        # Once it is a member it cannot commit manually assigned partitions: it joins after these
+        # A member cannot commit manually assigned partitions, so the consumer joins after these
         # commits.
         elif not group.manual_commits and tuple(sorted(topics)) != group.member.topics:
             group.member.subscribe(topics)

@@ -152,11 +152,10 @@ class Accumulator:
         size_bytes: int,
         now: float,
     ) -> Batch | None:
-        """Return a batch of one record, as if it was appended, closed and drained.
+        """Return a batch of one record, as if it had been appended, closed and drained.
 
-        The caller has checked `BufferPool.has_room`, and sends the batch. Returns None, without any
-        effect, if
-        the record has to wait or fills a batch.
+        Returns None, without any effect, if the record has to wait or fills a batch. The caller has
+        checked `BufferPool.has_room`, and sends the batch.
         """
         node = queue.leader
         if node is None or node in self._active:

@@ -1,8 +1,9 @@
-"""The shape of state machines: a table of handlers by state and event.
+"""Lookup in transition tables, which map a state and an event to an entry.
 
-A handler gets the machine or its context, the state, the event and the time in seconds. It returns
-the next state and the effects, which the caller performs. Handlers do no I/O. Where a state is no
-more than its name, the table maps a state and an event to the next state instead.
+The entry is a handler, or the next state itself if states carry no data. Handlers do no I/O. A
+machine whose caller performs effects uses the form `Transitions`: the handler gets the machine or
+its context, the state, the event and the time in seconds, and returns the next state and the
+effects. Other machines need fewer arguments, or return the next state only.
 """
 
 from __future__ import annotations

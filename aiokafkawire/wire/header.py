@@ -20,6 +20,7 @@ from aiokafkawire.wire.primitives import Buffer
 from aiokafkawire.wire.schema import Request, Response
 
 __all__ = (
+    "CORRELATION_ID_BYTES",
     "EncodedRequest",
     "RequestHeader",
     "decode_request",
@@ -35,7 +36,8 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 MAX_FRAME_BYTES = 2**31 - 1
 
 _LENGTH = struct.Struct(">i")
-_LENGTH_BYTES = _LENGTH.size  # a global, because every frame uses it
+_CORRELATION_ID = struct.Struct(">i")
+CORRELATION_ID_BYTES = _CORRELATION_ID.size  # a global, because every frame uses it
 _KEY_AND_VERSION = struct.Struct(">hh")
 _KEY_VERSION_AND_ID = struct.Struct(">hhi")
 _KEY_VERSION_AND_ID_BYTES = _KEY_VERSION_AND_ID.size
@@ -107,10 +109,10 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     cannot be decoded, only its error code is used. Raises as `decode` does.
     """
     header_version = _response_header_version(cls, version)  # type: ignore[arg-type]
-    if len(frame) > _LENGTH_BYTES and not (header_version and frame[_LENGTH_BYTES]):
+    if len(frame) > CORRELATION_ID_BYTES and not (header_version and frame[CORRELATION_ID_BYTES]):
         # Fast path: the header is a correlation id without tagged fields.
-        correlation_id: int = _LENGTH.unpack_from(frame)[0]
-        size = _LENGTH_BYTES + header_version
+        correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
+        size = CORRELATION_ID_BYTES + header_version
     else:
         header, size = decode_prefix(ResponseHeaderData, header_version, frame)
         correlation_id = header.correlation_id
@@ -152,9 +154,9 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, Request[Any]]:
 
 def peek_correlation_id(frame: memoryview) -> int:
     """Return the correlation id of a response: the first field in every header version."""
-    if len(frame) < _LENGTH_BYTES:
+    if len(frame) < CORRELATION_ID_BYTES:
         raise MalformedFrame(f"response of {len(frame)} bytes is too short for a correlation id")
-    correlation_id: int = _LENGTH.unpack_from(frame)[0]
+    correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
     return correlation_id
 
 

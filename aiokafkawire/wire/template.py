@@ -12,17 +12,16 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from aiokafkawire.wire.codec import encode
-from aiokafkawire.wire.header import encode_response
+from aiokafkawire.wire.header import CORRELATION_ID_BYTES, encode_response
 from aiokafkawire.wire.primitives import Buffer, encode_unsigned_varint
 from aiokafkawire.wire.schema import Request, Response
 
 __all__ = ("RequestTemplate", "ResponseTemplate")
 
 _LENGTH_BYTES = 4
-_CORRELATION_ID_BYTES = 4
 
 _EMPTY_RECORDS = b"\x01"
-"""Empty records of a flexible version: the length plus one."""
+"""Empty records in a flexible version: their length plus one, as a varint."""
 
 
 class _Split(NamedTuple):
@@ -109,11 +108,11 @@ class ResponseTemplate:
     def __init__(self, make: Callable[..., Response], version: int, numbers: str) -> None:
         def encode_example(*values: Any) -> bytes:
             frame = b"".join(encode_response(make(*values), version, 0))
-            return frame[_LENGTH_BYTES + _CORRELATION_ID_BYTES :]
+            return frame[_LENGTH_BYTES + CORRELATION_ID_BYTES :]
 
         self._prefix, _, self._suffix = _split(encode_example, numbers)
         layout = Struct(
-            f">{_CORRELATION_ID_BYTES}x{len(self._prefix)}s{numbers}{len(self._suffix)}s"
+            f">{CORRELATION_ID_BYTES}x{len(self._prefix)}s{numbers}{len(self._suffix)}s"
         )
         self._size = layout.size
         self._unpack = layout.unpack

@@ -96,10 +96,10 @@ def until(
     ends the wait."""
     began = time.monotonic()
     while not holds():
-        for teller in watched:
-            if teller.ended:
+        for process in watched:
+            if process.ended:
                 raise WaitFailed(
-                    f"{teller.name} ended with {teller.ended} by itself; awaited: {what}"
+                    f"{process.name} ended with {process.ended} by itself; awaited: {what}"
                 )
         if time.monotonic() - began > timeout_seconds:
             raise WaitFailed(f"not in {timeout_seconds:.0f} s: {what}")

@@ -2,10 +2,10 @@
 
 python -m verify.soak.resource_growth [--minutes 30]        # `make soak`
 
-A producer, workers of groups by hand and with auto-commit, and transactional ones, each a process
-of its own, report memory, file descriptors and tasks every few seconds. After a warm-up, memory may
-not grow by more than 5 %. Now and then a connection to another node is opened (metadata is
-requested from the least busy node) or closed when idle; so the last third may not have more
+A producer, group workers that commit manually or automatically, and transactional workers, each in
+a process of its own, report memory, file descriptors and tasks every few seconds. After a warm-up,
+memory may not grow by more than 5 %. Now and then a connection to another node is opened (metadata
+is requested from the least busy node) or closed when idle; so the last third may not have more
 descriptors or tasks than before.
 """
 

@@ -236,7 +236,7 @@ class Syncing(AwaitingAssignment):
 
 
 class Assigned(InGeneration):
-    """Base of the states with an assignment. Only in `Stable` it may be empty."""
+    """Base of the states with an assignment, which may be empty only in `Stable`."""
 
     __slots__ = ()
     assignment: Assignment

@@ -71,7 +71,7 @@ GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 """Error codes of a commit for a deleted topic."""
 
 EACH_TH = 5
-"""Records after which a worker that reads one by one commits by hand."""
+"""Number of records after which a worker that reads single records commits manually."""
 
 BURST = 3
 """Consecutive records that a sender writes to one topic."""
@@ -146,7 +146,7 @@ class WorkerLife:
             await anyio.sleep(takes_s)
 
     async def commit(self, worker: Any, done: Any) -> None:
-        """Commit by hand, if this worker does; `done` is a batch, or offsets by partition."""
+        """Commit manually, if this worker does; `done` is a batch, or offsets by partition."""
         manner = self.argument("commits", "automatic")
         try:
             if manner == "batch" or (manner == "offsets" and isinstance(done, Mapping)):

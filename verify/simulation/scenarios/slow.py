@@ -52,7 +52,7 @@ def draw(rng: random.Random) -> Plan:
         "strategy": rng.choice(("range", "cooperative-sticky")),
         "automatic": rng.random() < 0.5,
     }
-    # Tasks that commit their own records by hand would commit in any order.
+    # Tasks that commit their own records manually would commit in any order.
     reads = [name for name in READS if arguments["automatic"] or name != "in tasks"]
     workers = tuple(
         PlannedClient(

@@ -93,7 +93,7 @@ def _load(outcome: Outcome, counts: Counts) -> list[str]:
         rows.append([f"{group}: records given", counts.delivered[group], again])
     for group, places in outcome.read_contents.group_commits.items():
         rows.append([f"{group}: offsets that coordinators stored", len(places), ""])
-    rows += [[f"commits by hand: {kind}", count, ""] for kind, count in counts.commits.items()]
+    rows += [[f"manual commits: {kind}", count, ""] for kind, count in counts.commits.items()]
     rows += [[f"transactions: {kind}", count, ""] for kind, count in counts.transactions.items()]
     rows.append(["transactional producers restarted", outcome.began_again, ""])
     slow = sorted(counts.longest.items(), key=lambda each: -each[1])[:SHOWN_CALLS]
