@@ -160,8 +160,9 @@ class Sender:
             accumulator.any_completed = False
             if self.buffer_waiters.has_waiters:
                 self.buffer_waiters.space_freed()
+            failure = accumulator.take_failure()
             if self.transaction_manager is not None:
-                self.transaction_manager.on_batches_completed(accumulator.take_failure())
+                self.transaction_manager.on_batches_completed(failure)
         while accumulator.wakeups:
             wakeups, accumulator.wakeups = accumulator.wakeups, {}
             for node, at in wakeups.items():

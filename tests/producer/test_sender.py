@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from aiokafkawire.broker import Answer, Broker, Corrupt, Drop
 from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make_config
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
+from aiokafkawire.producer.batch_future import BatchFailed
 from aiokafkawire.producer.sender import Sender, make_accumulator_config
 from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.records import BatchBuilder, iter_batches
@@ -49,6 +51,23 @@ async def test_batches_have_sequence_numbers(broker: Broker, new_producer: New):
     assert {batch.producer_epoch for batch in batches} == {0}
     assert len({batch.producer_id for batch in batches}) == 1
     assert batches[0].producer_id >= 0
+
+
+def failed_batches() -> list[int]:
+    """Return the outcomes of failed batches that are still in memory."""
+    gc.collect()
+    return [id(each) for each in gc.get_objects() if type(each) is BatchFailed]
+
+
+async def test_a_failed_batch_is_not_kept(broker: Broker, new_producer: New):
+    """Its error may hold a long chain of causes."""
+    before = failed_batches()
+    async with new_producer() as producer:
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        with pytest.raises(BrokerError, match="INVALID_RECORD"):
+            await producer.send_and_wait("t", b"v", partition=0)
+        await producer.send_and_wait("t", b"v", partition=0)
+        assert set(failed_batches()) <= set(before)
 
 
 @pytest.mark.parametrize("acks", [0, 1])
