@@ -198,13 +198,13 @@ class GroupMember:
         if not isinstance(state, states.Joining) or state.identity.member_id:
             return False
         # The coordinator's versions may be unknown while the connection for JoinGroup is opening.
-        known = [
-            self._cluster.broker_client(node).api_versions for node in self._cluster.metadata.nodes
-        ]
+        clients = [self._cluster.broker_client(node) for node in self._cluster.metadata.nodes]
+        known = [client.api_versions for client in clients if client.api_versions is not None]
+        # Brokers before 0.9 have no JoinGroup.
+        ranges = [versions.ranges.get(ApiKey.JOIN_GROUP) for versions in known]
         return any(
-            versions is not None
-            and versions.latest_usable_version(ApiKey.JOIN_GROUP) < FIRST_WITH_MEMBER_ID_REQUIRED
-            for versions in known
+            supported is not None and supported.max_version < FIRST_WITH_MEMBER_ID_REQUIRED
+            for supported in ranges
         )
 
     def commit_identity(self) -> CommitIdentity | None:

@@ -10,6 +10,7 @@ import pytest
 
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
+    ClientClosed,
     GroupFailed,
     TransactionFailed,
     UnknownTopic,
@@ -127,6 +128,20 @@ async def test_a_topic_is_not_asked_for_by_name_where_that_would_make_it(
     async with Consumer(bootstrap_servers=bootstrap_servers) as consumer:
         assert topic in await consumer.topics()
         assert missing not in await consumer.topics()
+
+
+@without("groups", as_of="0.8.2")
+async def test_a_consumer_with_a_group_is_closed_at_any_moment(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        await producer.send_and_wait(topic, b"x")
+    for milliseconds in range(30):
+        consumer = Consumer(topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER)
+        async with consumer:
+            await anyio.sleep(milliseconds / 1000)
+        with pytest.raises(ClientClosed):
+            await consumer.getone()
 
 
 @without("groups", as_of="0.8.2")
