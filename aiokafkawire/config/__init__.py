@@ -11,25 +11,23 @@ from aiokafkawire.config.checks import (
     parse_bootstrap_servers,
     reset_duration_ms,
 )
-from aiokafkawire.config.option_hints import did_you_mean, option_hint
-from aiokafkawire.config.options import (
-    MAX_INT32,
-    Acks,
+from aiokafkawire.config.client_config import (
     ClientConfig,
     ClientOptions,
-    CompressionName,
-    ConsumerConfig,
-    ConsumerOptions,
     FilePath,
-    Option,
-    ProducerConfig,
-    ProducerOptions,
     SaslMechanism,
     SecretOrCallable,
     SecurityProtocol,
-    list_options,
-    make_config,
-    unknown_option_text,
+)
+from aiokafkawire.config.consumer_config import ConsumerConfig, ConsumerOptions
+from aiokafkawire.config.option_fields import MAX_INT32, Option, list_options
+from aiokafkawire.config.option_hints import did_you_mean, option_hint
+from aiokafkawire.config.options import make_config, unknown_option_text
+from aiokafkawire.config.producer_config import (
+    Acks,
+    CompressionName,
+    ProducerConfig,
+    ProducerOptions,
 )
 from aiokafkawire.config.secret import Secret, is_encodable
 
