@@ -19,6 +19,13 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.config_defs import validate_topic_configs
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.reassignments import (
+    check_reassignment,
+    check_replication_factor,
+    complete_reassignment,
+    revert_reassignment,
+    start_reassignment,
+)
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import count_partitions
@@ -54,6 +61,8 @@ PRODUCER_ID_BLOCK = 1_000
 
 DEFAULT_REPLICATION_FACTOR = 3
 
+ELECTION_NOT_NEEDED = "Leader election not needed for topic partition."
+
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -63,7 +72,8 @@ class Partition:
 
     With `replicate` this is the controller's view, and each node has its own `Replica`. `elr` are
     then the eligible leader replicas: out of sync, but no records are lost if one becomes the
-    leader. `last_known_leader` was the leader when the ISR became empty (KIP-966).
+    leader. `last_known_leader` was the leader when the ISR became empty (KIP-966). `adding` and
+    `removing` are the replicas that a reassignment in progress changes (KIP-455).
     """
 
     topic: str
@@ -75,6 +85,8 @@ class Partition:
     isr: list[int] = field(default_factory=list)
     elr: list[int] = field(default_factory=list)
     last_known_leader: int = NO_LEADER
+    adding: list[int] = field(default_factory=list)
+    removing: list[int] = field(default_factory=list)
     deleted: bool = False
     on_change: Callbacks = field(default_factory=Callbacks)
 
@@ -244,6 +256,7 @@ class ClusterState:
             elif node_id not in partition.isr:
                 partition.isr.append(node_id)
                 partition.on_change.notify()
+            self._complete_reassignment(partition)
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
         """Make a live node the leader. A node without a replica gets the old leader's place."""
@@ -260,6 +273,83 @@ class ClusterState:
             partition.isr.append(node_id)
         partition.make_leader(node_id)
         self.save_if_possible()
+
+    def elect_leader(self, partition: Partition, *, unclean: bool = False) -> None:
+        """Elect the preferred leader, or with `unclean` any live replica of a leaderless partition.
+
+        Raises:
+            ApiError: No election is needed, or no replica can be elected.
+        """
+        preferred = partition.replicas[0]
+        if partition.leader != NO_LEADER and (unclean or partition.leader == preferred):
+            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, ELECTION_NOT_NEEDED)
+        if unclean:
+            self._elect_unclean(partition)
+        elif preferred not in partition.isr or preferred not in self.live:
+            raise ApiError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+            )
+        else:
+            self.move_leader(partition, preferred)
+
+    def _elect_unclean(self, partition: Partition) -> None:
+        """Elect any live replica. Without replication, a partition with one has a leader."""
+        raise ApiError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "Eligible topic partition leaders are not available.",
+        )
+
+    # --- reassignments -----------------------------------------------------------------------
+
+    def reassign(
+        self, partition: Partition, target: Sequence[int], *, allow_factor_change: bool = True
+    ) -> None:
+        """Start to move a partition to the replicas `target` (KIP-455).
+
+        Raises:
+            ApiError: The replicas are invalid.
+        """
+        check_reassignment(partition, target, self.node_ids)
+        if not allow_factor_change:
+            check_replication_factor(partition, target)
+        if start_reassignment(partition, target):
+            self._apply_reassignment(partition)
+
+    def cancel_reassignment(self, partition: Partition) -> None:
+        """Return a partition to the replicas that it had before its reassignment.
+
+        Raises:
+            ApiError: No reassignment is in progress, or none of these replicas is in sync.
+        """
+        revert_reassignment(partition, is_unclean_allowed=self._may_be_unclean(partition))
+        self._apply_reassignment(partition)
+
+    def _apply_reassignment(self, partition: Partition) -> None:
+        """Apply changed replicas. All nodes share the log, so every live replica is in sync."""
+        partition.isr = [node for node in partition.replicas if node in self.live]
+        partition.leader_epoch += 1
+        if not self._complete_reassignment(partition):
+            self._replace_removed_leader(partition)
+        partition.on_change.notify()
+        self.save_if_possible()
+
+    def _complete_reassignment(self, partition: Partition) -> bool:
+        """Remove the old replicas once the new ones are in sync; return True if they are."""
+        if not complete_reassignment(partition):
+            return False
+        partition.leader_epoch += 1
+        self._replace_removed_leader(partition)
+        partition.on_change.notify()
+        return True
+
+    def _replace_removed_leader(self, partition: Partition) -> None:
+        """Elect a leader if the current one is no longer a replica."""
+        if partition.leader not in partition.replicas:
+            partition.make_leader(self._first_live(partition.replicas, NO_LEADER))
+
+    def _may_be_unclean(self, partition: Partition) -> bool:
+        """Return True if the topic permits unclean leader election."""
+        return self.topics[partition.topic].configs.get("unclean.leader.election.enable") == "true"
 
     def _first_live(self, candidates: Sequence[int], none: int) -> int:
         return next((node for node in candidates if node in self.live), none)
@@ -579,6 +669,7 @@ class ClusterState:
                             "replicas": partition.replicas,
                             "leader_epoch": partition.leader_epoch,
                             "log_start_offset": partition.log.start_offset,
+                            **_reassignment_state(partition),
                         }
                         for partition in topic.partitions
                     ],
@@ -613,11 +704,24 @@ class ClusterState:
         topic = Topic(saved["name"], topic_id, [], dict(saved["configs"]))
         topic.partitions += self._create_partitions(topic.name, 0, replicas, starts)
         for partition, entry in zip(topic.partitions, partitions, strict=True):
-            partition.leader = partition.replicas[0]
             # The log may know a later epoch than the last saved one.
             partition.leader_epoch = max(int(entry["leader_epoch"]), partition.log.latest_epoch) + 1
             partition.isr = list(partition.replicas)
+            # Every node is up after a restart, so a reassignment in progress completes.
+            partition.adding, partition.removing = (
+                [node for node in entry.get(name, ()) if node in partition.replicas]
+                for name in ("adding", "removing")
+            )
+            complete_reassignment(partition)
+            partition.leader = partition.replicas[0]
         self._add_topic(topic)
+
+
+def _reassignment_state(partition: Partition) -> dict[str, Any]:
+    """Return the stored fields of a reassignment, none without one."""
+    if not partition.adding and not partition.removing:
+        return {}
+    return {"adding": partition.adding, "removing": partition.removing}
 
 
 def _is_disk_full(error: StorageError) -> bool:

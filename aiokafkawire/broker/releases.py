@@ -85,6 +85,9 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.DELETE_ACLS: "0.11.0:0 2.0:1 2.5:2 3.3:3",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "2.7:0",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "2.7:0",
+    ApiKey.ELECT_LEADERS: "2.2:0 2.4:2",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "2.4:0 4.1:1",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "2.4:0",
 }
 """Highest version by release; an API does not exist before its first entry."""
 

@@ -50,6 +50,7 @@ from aiokafkawire.wire.messages import (
     txn_offset_commit,
 )
 
+from .admin_requests import ADMIN_REQUESTS
 from .raw_client import RawClient, batch, build_update_metadata_request, connected, produce_request
 
 Maker = Callable[[int, UUID], Request[Any]]
@@ -364,6 +365,7 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
         alter_user_scram_credentials_request,
         {ErrorCode.NONE},
     ),
+    **ADMIN_REQUESTS,
 }
 
 

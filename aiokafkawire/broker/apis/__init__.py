@@ -6,6 +6,7 @@ from types import MappingProxyType
 from aiokafkawire.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
@@ -22,6 +23,7 @@ from aiokafkawire.broker.apis import (
     describe_producers,
     describe_transactions,
     describe_user_scram_credentials,
+    elect_leaders,
     end_txn,
     fetch,
     find_coordinator,
@@ -32,6 +34,7 @@ from aiokafkawire.broker.apis import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -112,6 +115,13 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Handler(
             alter_user_scram_credentials.handle, alter_user_scram_credentials.error_response
         ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(
+            alter_partition_reassignments.handle, alter_partition_reassignments.error_response
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(
+            list_partition_reassignments.handle, list_partition_reassignments.error_response
+        ),
+        ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.error_response),
     }
 )
 """Handler of each API that clients use."""

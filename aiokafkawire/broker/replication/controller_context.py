@@ -131,6 +131,25 @@ class ControllerContext(ClusterState):
         partition.make_leader(node_id)
         self.save()
 
+    def _apply_reassignment(self, partition: Partition) -> None:
+        """Pass changed replicas on in a new leader epoch. New replicas must catch up."""
+        partition.leader_epoch += 1
+        if not self._complete_reassignment(partition):
+            self._replace_removed_leader(partition)
+        self.save()
+        partition.on_change.notify()
+
+    def _replace_removed_leader(self, partition: Partition) -> None:
+        if partition.leader not in partition.replicas:
+            self._elect_leader(partition)
+
+    def _elect_unclean(self, partition: Partition) -> None:
+        rest = self._electable([*partition.isr, *partition.elr, *partition.replicas])[:1]
+        if not rest:
+            super()._elect_unclean(partition)
+        self._make_leader(partition, rest)
+        self.save()
+
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
         """Record the ISR of a leader; return False if the leader or its epoch is outdated."""
         topic = self.topics.get(key[0])
@@ -141,6 +160,7 @@ class ControllerContext(ClusterState):
         if not is_current or not set(isr) <= {leader, *self._electable(isr)}:
             return False
         self._set_isr(partition, isr)
+        self._complete_reassignment(partition)
         self.save()
         partition.on_change.notify()
         return True
