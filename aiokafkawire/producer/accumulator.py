@@ -15,7 +15,8 @@ from aiokafkawire.producer.buffer_pool import BufferPool
 from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import Completed, PartitionQueue
 from aiokafkawire.producer.partitioner import choose_sticky_partition
-from aiokafkawire.producer.sequences import PartitionSequences, ProducerIdState
+from aiokafkawire.producer.producer_topics import ProducerTopics
+from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.unreported_failures import UnreportedFailures
 from aiokafkawire.producer.yield_budget import YieldBudget
@@ -24,23 +25,14 @@ from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import AT_ONCE, NEVER
 from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import ZERO_UUID
 
-__all__ = ("MAX_IDLE_TOPICS", "Accumulator")
-
-MAX_IDLE_TOPICS = 10_000
-"""Idle topics whose sequence numbers are kept; see `Accumulator.deactivate_idle_topics`."""
+__all__ = ("Accumulator",)
 
 _DONE = BatchState.DONE
-
-LeaderLookup = Callable[[TopicPartition], NodeId | None]
 
 
 class Accumulator:
     """The producer's buffer: a queue of batches for each partition.
-
-    There is one queue for each partition that was written to, of the topics in use and of up to
-    `MAX_IDLE_TOPICS` idle ones.
 
     What follows from a call is left in `wakeups`, `ready`, `any_completed` and `take_failure`.
     `Sender.perform` acts on it, and has to be called after each call that may change them.
@@ -50,6 +42,8 @@ class Accumulator:
         producer_id_state: The producer id for idempotence; None without idempotence.
 
     Attributes:
+        all_topics: The queues of the topics in use and of idle ones.
+        topics: The topics in use, by name.
         wakeups: When to check the batches of a node; node None means that a leader is missing.
         ready: Nodes with a batch to send at once, if no request is in flight.
         any_completed: A batch was completed, and its memory released.
@@ -62,7 +56,8 @@ class Accumulator:
     ) -> None:
         self.config = config
         self.producer_id_state = producer_id_state
-        self.topics: dict[str, TopicQueues] = {}
+        self.all_topics = ProducerTopics(config.queue)
+        self.topics = self.all_topics.in_use
         self.totals = ProducerTotals()
         self.unreported_failures = UnreportedFailures(disabled=config.transactional)
         self.yield_budget = YieldBudget()
@@ -77,7 +72,6 @@ class Accumulator:
             and not config.transactional
             and config.compression is Compression.NONE
         )
-        self._idle_topics: dict[str, TopicQueues] = {}
         self.wakeups: dict[NodeId | None, float] = {}
         self.ready: dict[NodeId, None] = {}
         self.any_completed = False
@@ -184,8 +178,7 @@ class Accumulator:
         return batch
 
     def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
-        config = self.config
-        queue_config = config.queue
+        config, queue_config = self.config, self.config.queue
         builder = BatchBuilder(
             config.compression, config.compression_level, queue_config.batch_size_bytes
         )
@@ -196,20 +189,15 @@ class Accumulator:
         )
         builder.handle_class = Delivery
         queue.last_order += 1
-        batch = Batch(
-            future,
-            builder,
-            (queue.last_order,),
-            now + queue_config.linger_s,
-            now + queue_config.delivery_timeout_s,
-        )
+        linger_until = now + queue_config.linger_s
+        expires_at = now + queue_config.delivery_timeout_s
+        batch = Batch(future, builder, (queue.last_order,), linger_until, expires_at)
         queue.add_open_batch(batch, now)
         self.incomplete[future] = None
         return batch
 
     def _wake(self, node: NodeId | None, at: float) -> None:
-        known = self.wakeups.get(node)
-        if known is None or at < known:
+        if at < self.wakeups.get(node, NEVER):
             self.wakeups[node] = at
 
     def choose_sticky_queue(
@@ -218,38 +206,27 @@ class Accumulator:
         """Return the queue for a record without a key (KIP-480, KIP-794)."""
         queue = topic.sticky_queue
         if queue is None:
-            position = choose_sticky_partition(self._queue_lengths(topic, now), rng)
+            lengths = topic.queue_lengths(self.config.adaptive, self._unavailable_nodes(now))
+            position = choose_sticky_partition(lengths, rng)
             queue = topic.sticky_queue = topic.queues[position]
             topic.sticky_bytes = 0
         return queue
 
-    def _queue_lengths(self, topic: TopicQueues, now: float) -> list[int | None]:
-        """Return the number of waiting batches per partition, None for excluded partitions."""
-        adaptive = self.config.adaptive
-        lengths = [
-            None if queue.leader is None else len(queue.waiting) if adaptive else 0
-            for queue in topic.queues
-        ]
-        if not self.config.availability_timeout_s:
-            return lengths
-        unavailable = {
-            node for node in self._active if node is not None and self._is_unavailable(node, now)
-        }
-        available = [
-            None if queue.leader in unavailable else length
-            for queue, length in zip(topic.queues, lengths, strict=True)
-        ]
-        return lengths if available.count(None) == len(available) else available
-
-    def _is_unavailable(self, node: NodeId, now: float) -> bool:
-        """Return whether batches have waited for a broker for `availability_timeout_s`.
+    def _unavailable_nodes(self, now: float) -> set[NodeId | None]:
+        """Return the brokers for which batches have waited for `availability_timeout_s`.
 
         `partitioner.availability.timeout.ms` (KIP-794).
         """
+        if not self.config.availability_timeout_s:
+            return set()
         since = now - self.config.availability_timeout_s
-        if self._drained_at.get(node, -NEVER) > since:
-            return False
-        return any(queue.waiting[0].linger_until <= since for queue in self._active[node])
+        return {
+            node
+            for node, queues in self._active.items()
+            if node is not None
+            and self._drained_at.get(node, -NEVER) <= since
+            and any(queue.waiting[0].linger_until <= since for queue in queues)
+        }
 
     def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of a partition."""
@@ -308,28 +285,9 @@ class Accumulator:
 
     def set_topic(self, name: str, partitions: Iterable[int], topic_id: UUID) -> TopicQueues:
         """Apply the metadata of a topic. Existing queues are kept; a new topic id restarts them."""
-        topic = self.topics.get(name)
-        if topic is None:
-            topic = self.reactivate_topic(name) or TopicQueues(
-                name, self.config.queue.batch_size_bytes
-            )
-            self.topics[name] = topic
-        numbers = sorted(partitions)
-        for number in numbers:
-            if number not in topic.all_queues:
-                topic.all_queues[number] = PartitionQueue(
-                    TopicPartition(name, number),
-                    self.config.queue,
-                    None
-                    if self.producer_id_state is None
-                    else PartitionSequences(self.producer_id_state),
-                )
-        topic.set_queues([topic.all_queues[number] for number in numbers])
-        known = topic.topic_id
-        if topic_id != ZERO_UUID:
-            topic.set_id(topic_id)
-            if known not in {ZERO_UUID, topic_id}:
-                self.topic_recreated(name)
+        topic = self.all_topics.update(name, partitions, self.producer_id_state)
+        if topic.set_id(topic_id):
+            self.topic_recreated(name)
         return topic
 
     def topic_recreated(self, name: str) -> None:
@@ -337,36 +295,18 @@ class Accumulator:
         for queue in self.topics[name].all_queues.values():
             self._on_completed(queue.topic_recreated())
 
-    def reactivate_topic(self, name: str) -> TopicQueues | None:
-        """Make an idle topic active again; return None if there is no such idle topic."""
-        topic = self._idle_topics.pop(name, None)
-        if topic is not None:
-            self.topics[name] = topic
-        return topic
-
     def deactivate_idle_topics(self, before: float) -> list[str]:
-        """Deactivate the topics that were not used since a time, and return their names.
-
-        The sequence numbers of idle topics are kept, because a broker takes a reused number for a
-        duplicate and drops the records. Above `MAX_IDLE_TOPICS` a new epoch makes the numbers safe
-        to forget.
-        """
-        idle = [
-            name
-            for name, topic in self.topics.items()
-            if topic.last_used_at <= before and not topic.has_unfinished_batches
-        ]
-        for name in idle:
-            topic = self._idle_topics[name] = self.topics.pop(name)
-            topic.clear_caches()
-        while len(self._idle_topics) > MAX_IDLE_TOPICS:
-            del self._idle_topics[next(iter(self._idle_topics))]
-            if self.producer_id_state is not None and self.producer_id_state.current is not None:
-                self.producer_id_state.bump_epoch(self.producer_id_state.current)
+        """Deactivate the topics that were not used since a time, and return their names."""
+        idle = self.all_topics.deactivate_idle(before)
+        state = self.producer_id_state
+        if self.all_topics.forget_oldest_idle() and state is not None and state.current is not None:
+            state.bump_epoch(state.current)
         return idle
 
     def set_leaders(
-        self, leader_of: LeaderLookup, only: Iterable[TopicQueues] | None = None
+        self,
+        leader_of: Callable[[TopicPartition], NodeId | None],
+        only: Iterable[TopicQueues] | None = None,
     ) -> None:
         """Move the queues of the given topics, by default of all, to their current leaders."""
         for topic in self.topics.values() if only is None else only:
@@ -381,9 +321,7 @@ class Accumulator:
     def disable_idempotence(self) -> None:
         """Continue without producer id and sequence numbers."""
         self.producer_id_state = None
-        for topic in (*self.topics.values(), *self._idle_topics.values()):
-            for queue in topic.all_queues.values():
-                queue.sequences = None
+        self.all_topics.disable_sequences()
         self.wake_all()
 
     def wake_all(self) -> None:
@@ -495,7 +433,7 @@ class Accumulator:
         """
         future = batch.future
         if batch.state is _DONE:  # The batch expired, and its topic may have become idle.
-            topic = self.topics.get(future.topic) or self._idle_topics.get(future.topic)
+            topic = self.all_topics.find(future.topic)
             if topic is not None:
                 topic.all_queues[future.partition].expired_in_flight.discard(batch)
             return False
@@ -517,30 +455,22 @@ class Accumulator:
     def expire(self, now: float) -> float:
         """Fail the batches past their delivery timeout; return when the next one expires."""
         soonest = NEVER
-        for topic in self.topics.values():
-            for queue in topic.all_queues.values():
-                if queue.next_expiry() <= now:
-                    self._on_completed(queue.expire(now))
-                    self._queue_changed(queue)
-                soonest = min(soonest, queue.next_expiry())
+        for queue in self.all_topics.queues():
+            if queue.next_expiry() <= now:
+                self._on_completed(queue.expire(now))
+                self._queue_changed(queue)
+            soonest = min(soonest, queue.next_expiry())
         return soonest
 
-    def abort(self, error: KafkaError) -> None:
-        """Fail all batches."""
-        for topic in self.topics.values():
-            for queue in topic.all_queues.values():
-                self._on_completed(queue.abort(error))
-                self._deactivate(queue)
+    def abort(self, error: KafkaError, node: NodeId | None = None) -> None:
+        """Fail all batches, or those that wait for a broker."""
+        for queue in self.all_topics.queues() if node is None else [*self._active.get(node, ())]:
+            self._on_completed(queue.abort(error))
+            self._deactivate(queue)
 
     def remove_node(self, node: NodeId) -> None:
         """Forget a broker that left the cluster and has no batches."""
         self._drained_at.pop(node, None)
-
-    def abort_node(self, node: NodeId, error: KafkaError) -> None:
-        """Fail all batches that wait for a broker."""
-        for queue in list(self._active.get(node, ())):
-            self._on_completed(queue.abort(error))
-            self._deactivate(queue)
 
     def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
         """Fail all waiting batches with `error`, and do not retry batches from now on.
@@ -550,35 +480,9 @@ class Accumulator:
             in_flight: Fail the batches in flight too, regardless of their response.
         """
         self.abort_error = error
-        for topic in self.topics.values():
-            for queue in topic.all_queues.values():
-                self._on_completed(queue.abort_transaction(error, in_flight=in_flight))
-                self._deactivate(queue)
-
-    def resume_sequences(self) -> None:
-        """Continue in the same epoch where the sequence number that the log expects is certain."""
-        for topic in self.topics.values():
-            for queue in topic.all_queues.values():
-                if queue.sequences is not None:
-                    queue.sequences.resume()
-
-    @property
-    def has_expired_in_flight(self) -> bool:
-        """True if an expired batch is still in flight, so that a broker may append it."""
-        return any(
-            queue.expired_in_flight
-            for topic in self.topics.values()
-            for queue in topic.all_queues.values()
-        )
-
-    @property
-    def has_sequence_gap(self) -> bool:
-        """True if a partition needs a new epoch to continue its sequence numbers."""
-        return any(
-            queue.sequences is not None and queue.sequences.draining
-            for topic in self.topics.values()
-            for queue in topic.all_queues.values()
-        )
+        for queue in self.all_topics.queues():
+            self._on_completed(queue.abort_transaction(error, in_flight=in_flight))
+            self._deactivate(queue)
 
     def _queue_changed(self, queue: PartitionQueue) -> None:
         """Register a changed queue with its leader, whose batches are checked at once."""

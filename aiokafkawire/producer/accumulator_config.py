@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokafkawire.producer.partition_queue import QueueConfig
 from aiokafkawire.records import Compression
 
-__all__ = ("AccumulatorConfig", "ProducerTotals")
+__all__ = ("AccumulatorConfig", "ProducerTotals", "QueueConfig")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """The options of a partition's queue; times in seconds."""
+
+    batch_size_bytes: int
+    linger_s: float
+    delivery_timeout_s: float
+    max_in_flight: int
+    retries: int
 
 
 @dataclass(frozen=True, slots=True)

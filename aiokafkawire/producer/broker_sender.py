@@ -435,7 +435,7 @@ class BrokerSender:
         """Handle an unreachable broker; no batch was drained. Wait for the backoff."""
         context = self._context
         if not error.retriable:
-            context.accumulator.abort_node(self.node_id, error)
+            context.accumulator.abort(error, self.node_id)
             context.perform()
             return
         self._failures += 1

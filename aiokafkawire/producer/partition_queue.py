@@ -9,35 +9,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 
-from aiokafkawire.errors import (
-    DeliveryTimedOut,
-    DeliveryUnknown,
-    KafkaError,
-    TransactionAborted,
-)
+from aiokafkawire.errors import DeliveryUnknown, KafkaError, TransactionAborted
+from aiokafkawire.producer.accumulator_config import QueueConfig
 from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
-from aiokafkawire.producer.sequences import (
-    BatchSequence,
-    Draining,
-    PartitionSequences,
-    Sequencing,
-    advance,
+from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed
+from aiokafkawire.producer.batch_split import split_batch
+from aiokafkawire.producer.delivery_errors import (
+    delivery_timed_out,
+    delivery_unknown,
+    oversize_suspected,
 )
+from aiokafkawire.producer.sequences import Draining, PartitionSequences, Sequencing
 from aiokafkawire.records import BatchBuilder
-from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import NEVER, copy_error
 from aiokafkawire.types import NodeId, TopicPartition
 
-__all__ = ("MAX_OVERSIZE_DISCONNECTS", "PartitionQueue", "QueueConfig")
+__all__ = ("MAX_OVERSIZE_DISCONNECTS", "PartitionQueue")
 
 MAX_OVERSIZE_DISCONNECTS = 4
 """A large batch fails after this many disconnects that it may have caused by its size."""
-
 
 PRODUCER_ID_EXPIRATION_S = 3600.0
 """After this time without an acknowledgement the next batch is sent alone: the broker may have
@@ -52,17 +46,7 @@ Completed = Sequence[Batch]
 _tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 # Attribute access on an Enum class is slow up to Python 3.11.
 _DONE, _SENT = BatchState.DONE, BatchEvent.SENT
-
-
-@dataclass(frozen=True, slots=True)
-class QueueConfig:
-    """The options of a partition's queue; times in seconds."""
-
-    batch_size_bytes: int
-    linger_s: float
-    delivery_timeout_s: float
-    max_in_flight: int
-    retries: int
+_ORDER = attrgetter("order")
 
 
 class PartitionQueue:
@@ -116,10 +100,8 @@ class PartitionQueue:
         return self._first_sequenced() if draining else self.waiting[0]
 
     def _first_sequenced(self) -> Batch:
-        for batch in self.waiting:
-            if batch.sequence is not None:
-                return batch
-        return self.waiting[0]
+        sequenced = (batch for batch in self.waiting if batch.sequence is not None)
+        return next(sequenced, self.waiting[0])
 
     def sendable_at(self, flushing: bool) -> float:
         """Return when the next batch may be sent; NEVER if a response must arrive first.
@@ -158,7 +140,7 @@ class PartitionQueue:
         self.waiting.remove(batch)
         self.mark_sent(batch)
         if len(self.in_flight) > 1:
-            self.in_flight.sort(key=_order)
+            self.in_flight.sort(key=_ORDER)
 
     def mark_sent(self, batch: Batch) -> None:
         """Move a closed batch that is not in `waiting` to `in_flight`."""
@@ -248,7 +230,7 @@ class PartitionQueue:
     ) -> Completed:
         batch.last_error = result.error
         if batch.sent_to_deleted_topic and batch.uncertain:
-            return self._fail(batch, _delivery_unknown(batch, TOPIC_RECREATED, result.error))
+            return self._fail(batch, delivery_unknown(batch, TOPIC_RECREATED, result.error))
         if batch.attempts > self.config.retries:
             return self._fail_with_error(batch, result, now, not_before)
         if now >= batch.expires_at:
@@ -268,8 +250,7 @@ class PartitionQueue:
         if result.closed_after_bytes:
             batch.oversize_disconnects += 1
             if batch.oversize_disconnects >= MAX_OVERSIZE_DISCONNECTS:
-                reason = _oversize_reason(batch, result)
-                return self._fail(batch, _delivery_unknown(batch, reason, result.error))
+                return self._fail(batch, oversize_suspected(batch, result))
         return self._retry(batch, result, now, not_before)
 
     def _split_or_fail(
@@ -332,13 +313,13 @@ class PartitionQueue:
         error = result.error
         if batch.maybe_written:
             why = f"an earlier attempt may have written it; the last error: {error}"
-            return self._fail(batch, _delivery_unknown(batch, why, error))
+            return self._fail(batch, delivery_unknown(batch, why, error))
         return self._fail(batch, error, result.record_errors)
 
     def _fail_unknown(self, batch: Batch, result: AttemptResult, _: float, __: float) -> Completed:
         batch.uncertain = True
-        why = "the broker's response does not say"
-        return self._fail(batch, _delivery_unknown(batch, why, result.error))
+        error = delivery_unknown(batch, "the broker's response does not say", result.error)
+        return self._fail(batch, error)
 
     # --- expiry and abort ---
 
@@ -360,26 +341,21 @@ class PartitionQueue:
         return min(first, self.waiting[0].expires_at) if self.waiting else first
 
     def _expired(self, batch: Batch, maybe_written: bool) -> Completed:
-        limit = f"delivery_timeout_ms passed ({self.config.delivery_timeout_s:g} s)"
         if batch.last_error is not None:
-            limit += f"; the last error: {batch.last_error}"
+            reason = f"; the last error: {batch.last_error}"
         elif (
             self.sequences is not None
             and (why := self.sequences.producer_id_state.failure) is not None
         ):
-            limit += f"; no producer id was assigned: {why}"
+            reason = f"; no producer id was assigned: {why}"
         elif self.leader is None:
-            limit += "; the partition has no leader or no longer exists"
+            reason = "; the partition has no leader or no longer exists"
+        else:
+            reason = ""
+        text = f"delivery_timeout_ms passed ({self.config.delivery_timeout_s:g} s){reason}"
         if maybe_written:
-            return self._fail(batch, _delivery_unknown(batch, limit, batch.last_error))
-        error = DeliveryTimedOut(
-            f"{limit}; the record was not written",
-            topic=batch.future.topic,
-            partition=batch.future.partition,
-            attempt=batch.attempts or None,
-        )
-        error.__cause__ = batch.last_error
-        return self._fail(batch, error)
+            return self._fail(batch, delivery_unknown(batch, text, batch.last_error))
+        return self._fail(batch, delivery_timed_out(batch, text))
 
     def abort(self, error: KafkaError) -> Completed:
         """Fail all batches: with `error`, or as unknown if a broker may have the batch."""
@@ -388,7 +364,7 @@ class PartitionQueue:
             batch_error = copy_error(error)
             batch_error.topic, batch_error.partition = self.topic_partition
             if self._maybe_written(batch):
-                completed += self._fail(batch, _delivery_unknown(batch, error.reason, batch_error))
+                completed += self._fail(batch, delivery_unknown(batch, error.reason, batch_error))
             else:
                 completed += self._fail(batch, batch_error)
         return completed
@@ -421,11 +397,11 @@ class PartitionQueue:
             batch.sent_to_deleted_topic = True
             if batch.uncertain and not batch.sent_by_topic_name:
                 batch.mark_only_in_deleted_topic()
-        for batch in list(self.waiting):
-            if batch.uncertain and batch.sent_by_topic_name:
-                error = _delivery_unknown(batch, TOPIC_RECREATED, batch.last_error)
+        for batch in [batch for batch in self.waiting if batch.uncertain]:
+            if batch.sent_by_topic_name:
+                error = delivery_unknown(batch, TOPIC_RECREATED, batch.last_error)
                 completed += self._fail(batch, error)
-            elif batch.uncertain:
+            else:
                 batch.mark_only_in_deleted_topic()
         self._clear_sequences()
         return completed
@@ -453,46 +429,11 @@ class PartitionQueue:
         return (batch,)
 
     def _split(self, batch: Batch, not_before: float) -> Completed:
-        """Replace a batch by its halves, with the same sequence numbers."""
-        assert batch.records is not None
-        body_bytes = len(batch.records.columns().data)
-        # mutation: last-half-of-split-lost
-        pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)
-        starts: list[int] = []
-        parts: list[Batch] = []
-        start = 0
-        for number, records in enumerate(pieces):
-            future = BatchFuture(
-                batch.future.topic,
-                batch.future.partition,
-                batch.future.unreported_failures,
-                batch.future.yield_budget,
-            )
-            future.count = records.count
-            future.has_user_timestamp = batch.future.has_user_timestamp
-            part = Batch(
-                future, records, (*batch.order, number), batch.linger_until, batch.expires_at
-            )
-            part.attempts = batch.attempts
-            part.maybe_in_deleted_topic = batch.maybe_in_deleted_topic
-            part.last_error = batch.last_error
-            part.not_before = not_before
-            part.reserved_bytes = batch.reserved_bytes * records.count // batch.count
-            if batch.sequence is not None and not self._draining():
-                # mutation: split-halves-share-sequence
-                base = advance(batch.sequence.base_sequence, start)
-                part.sequence = BatchSequence(batch.sequence.identity, base)
-            starts.append(start)
-            parts.append(part)
-            start += records.count
-        parts[-1].reserved_bytes += batch.reserved_bytes - sum(
-            part.reserved_bytes for part in parts
-        )
-        batch.reserved_bytes = 0
+        outcome, parts = split_batch(batch, not_before, keep_sequences=not self._draining())
         self.in_flight.remove(batch)
         for part in parts:
             self._insert(part)
-        batch.complete(BatchSplit(tuple(starts), tuple(part.future for part in parts)))
+        batch.complete(outcome)
         return (batch,)
 
     def _reenqueue(self, batch: Batch, not_before: float) -> None:
@@ -538,29 +479,6 @@ class PartitionQueue:
                 # mutation: uncertain-batch-gets-new-sequence
                 if not batch.uncertain:
                     batch.sequence = None
-
-
-def _oversize_reason(batch: Batch, result: AttemptResult) -> str:
-    return (
-        f"the broker closed the connection {batch.oversize_disconnects} times after a request of"
-        f" {result.closed_after_bytes} bytes; it may exceed the broker's"
-        " socket.request.max.bytes"
-    )
-
-
-def _order(batch: Batch) -> tuple[int, ...]:
-    return batch.order
-
-
-def _delivery_unknown(batch: Batch, why: str, cause: Exception | None) -> DeliveryUnknown:
-    error = DeliveryUnknown(
-        f"the record was sent, but whether it was written is unknown: {why}",
-        topic=batch.future.topic,
-        partition=batch.future.partition,
-        attempt=batch.attempts,
-    )
-    error.__cause__ = cause
-    return error
 
 
 _UNCERTAIN = frozenset({BatchAction.RETRY_UNCERTAIN, BatchAction.FAIL_UNKNOWN})

@@ -10,11 +10,10 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.accumulator_config import AccumulatorConfig
+from aiokafkawire.producer.accumulator_config import AccumulatorConfig, QueueConfig
 from aiokafkawire.producer.batch_future import BatchFuture, BatchSplit
 from aiokafkawire.producer.broker_sender import BrokerSender, SenderContext
 from aiokafkawire.producer.buffer_waiters import BufferWaiters
-from aiokafkawire.producer.partition_queue import QueueConfig
 from aiokafkawire.producer.producer_id import ProducerIdManager
 from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
@@ -240,7 +239,7 @@ class Sender:
 
     def reactivate_topic(self, name: str) -> TopicQueues | None:
         """Use an idle topic again, before its metadata is updated."""
-        topic = self.accumulator.reactivate_topic(name)
+        topic = self.accumulator.all_topics.reactivate(name)
         if topic is not None:
             topic.last_used_at = self.runtime.clock.now()
             self.cluster.add_topics((name,))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from uuid import UUID
 
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.partitioner import partition_for_key
 from aiokafkawire.producer.produce_request import ProduceTemplate
+from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("MAX_CACHED_KEYS", "TopicQueues")
@@ -58,11 +60,14 @@ class TopicQueues:
         self.templates: dict[int, ProduceTemplate] = {}
         self._key_cache: dict[bytes, PartitionQueue] = {}
 
-    def set_id(self, topic_id: UUID) -> None:
-        """Set the topic id of the current metadata."""
-        if topic_id != self.topic_id:
-            self.topic_id = topic_id
-            self.templates.clear()
+    def set_id(self, topic_id: UUID) -> bool:
+        """Set the topic id of the current metadata; return whether it replaced another one."""
+        known = self.topic_id
+        if topic_id in {ZERO_UUID, known}:
+            return False
+        self.topic_id = topic_id
+        self.templates.clear()
+        return known != ZERO_UUID
 
     def set_queues(self, queues: list[PartitionQueue]) -> None:
         """Replace the current partitions, given in order."""
@@ -77,6 +82,27 @@ class TopicQueues:
         self.sticky_bytes += body_bytes
         if self.sticky_bytes >= self.switch_bytes:
             self.sticky_queue = None
+
+    def queue_lengths(
+        self, adaptive: bool, unavailable: AbstractSet[NodeId | None]
+    ) -> list[int | None]:
+        """Return the number of waiting batches per partition, None for excluded partitions.
+
+        Args:
+            adaptive: Prefer short queues; otherwise all count as empty.
+            unavailable: Brokers to exclude, unless none is left.
+        """
+        lengths = [
+            None if queue.leader is None else len(queue.waiting) if adaptive else 0
+            for queue in self.queues
+        ]
+        if not unavailable:
+            return lengths
+        available = [
+            None if queue.leader in unavailable else length
+            for queue, length in zip(self.queues, lengths, strict=True)
+        ]
+        return lengths if available.count(None) == len(available) else available
 
     @property
     def has_unfinished_batches(self) -> bool:

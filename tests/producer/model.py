@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.accumulator_config import AccumulatorConfig
+from aiokafkawire.producer.accumulator_config import AccumulatorConfig, QueueConfig
 from aiokafkawire.producer.attempt_result import (
     AttemptResult,
     result_from_code,
@@ -20,7 +20,7 @@ from aiokafkawire.producer.attempt_result import (
 )
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.delivery import Delivery
-from aiokafkawire.producer.partition_queue import PartitionQueue, QueueConfig
+from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sequences import (
     SEQUENCE_MODULUS,
     BatchSequence,
@@ -395,3 +395,10 @@ def go_near_the_wrap(cluster: Cluster) -> None:
     batches = log.producers[identity.producer_id].batches
     batches.clear()
     batches.append((last, 1, log.end_offset - 1))
+
+
+def ready_cluster(**changes: object) -> Cluster:
+    """Return a cluster whose producer has a producer id."""
+    cluster = Cluster(**changes)
+    cluster.producer_id_state.set_producer_id(7, 0)
+    return cluster

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
-from aiokafkawire.producer import accumulator as accumulator_module
 from aiokafkawire.producer.partitioner import partition_for_key
 from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.producer.topic_queues import MAX_CACHED_KEYS
@@ -23,7 +22,7 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode
-from tests.producer.model import Cluster, PartitionLog, Sent, go_near_the_wrap
+from tests.producer.model import Cluster, PartitionLog, Sent, go_near_the_wrap, ready_cluster
 
 NODES = st.sampled_from([1, 2])
 PARTITIONS = st.sampled_from([0, 0, 0, 1])
@@ -220,12 +219,6 @@ TestProducingOneByOne = ProducingOneByOne.TestCase
 
 
 # --- batches by broker ---
-
-
-def ready_cluster(**changes: object) -> Cluster:
-    cluster = Cluster(**changes)
-    cluster.producer_id_state.set_producer_id(7, 0)
-    return cluster
 
 
 def sent_partitions(cluster: Cluster, max_bytes: int = 10_000) -> list[int]:
@@ -449,7 +442,7 @@ def test_only_another_topic_id_means_a_recreated_topic():
 def test_batches_for_an_unusable_broker_fail():
     cluster = ready_cluster(partitions=2, nodes=2)
     mine, other = cluster.append(0, b"x"), cluster.append(1, b"y")
-    cluster.accumulator.abort_node(1, KafkaError("refused"))
+    cluster.accumulator.abort(KafkaError("refused"), 1)
     with pytest.raises(KafkaError, match="refused"):
         mine.result()
     assert not other.done
@@ -524,65 +517,6 @@ def test_no_partition_is_excluded_without_availability_timeout():
     cluster.append(0, b"x")
     cluster.now = 9.0
     assert chosen(cluster) == {0, 1}
-
-
-# --- idle topics ---
-
-
-def test_an_idle_topic_is_removed_and_keeps_its_sequence_numbers():
-    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
-    cluster.append(0, b"1")
-    assert cluster.accumulator.deactivate_idle_topics(1.0) == []
-    cluster.settle_all()
-    assert cluster.accumulator.deactivate_idle_topics(-1.0) == []
-    assert cluster.accumulator.deactivate_idle_topics(1.0) == ["t"]
-    assert not cluster.accumulator.topics
-    again = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
-    assert again is cluster.topic
-    cluster.accumulator.set_leaders(cluster.leaders.get)
-    cluster.append(0, b"2")
-    [request] = cluster.send_all()
-    assert request.sent[0].sequence.base_sequence == 1
-
-
-def test_an_idle_topic_that_was_recreated_restarts_its_sequence_numbers():
-    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
-    cluster.append(0, b"1")
-    cluster.settle_all()
-    cluster.accumulator.deactivate_idle_topics(1.0)
-    cluster.recreate_topic()
-    cluster.learn_topic()
-    cluster.accumulator.set_leaders(cluster.leaders.get)
-    cluster.append(0, b"2")
-    [request] = cluster.send_all()
-    sequence = request.sent[0].sequence
-    assert (sequence.identity.epoch, sequence.base_sequence) == (1, 0)
-
-
-def test_forgotten_sequence_numbers_are_never_reused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(accumulator_module, "MAX_IDLE_TOPICS", 0)
-    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
-    cluster.append(0, b"1")
-    cluster.settle_all()
-    cluster.accumulator.deactivate_idle_topics(1.0)
-    cluster.topic = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
-    cluster.accumulator.set_leaders(cluster.leaders.get)
-    cluster.append(0, b"2")
-    [request] = cluster.send_all()
-    assert request.sent[0].sequence.identity.epoch == 1
-
-
-def test_a_late_response_for_a_removed_topic_is_ignored():
-    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
-    cluster.append(0, b"1")
-    [request] = cluster.send_all()
-    cluster.pass_time(11)
-    assert cluster.accumulator.has_expired_in_flight
-    assert cluster.accumulator.deactivate_idle_topics(cluster.now) == ["t"]
-    cluster.reply(request)
-    assert cluster.accumulator.pool.used_bytes == 0
-    cluster.accumulator.reactivate_topic("t")
-    assert not cluster.accumulator.has_expired_in_flight
 
 
 def test_batches_of_a_deleted_partition_expire():

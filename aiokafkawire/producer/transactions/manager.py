@@ -482,7 +482,7 @@ class TransactionManager:
         ):
             return True
         # mutation: abort-overtakes-expired-record
-        return not self._accumulator.has_expired_in_flight
+        return not self._accumulator.all_topics.has_expired_in_flight
 
     def _on_state_changed(self) -> None:
         """Apply a possible state change: the new producer id, committed offsets, or a failure."""
@@ -539,8 +539,8 @@ class TransactionManager:
     def _has_sequence_gap(self) -> bool:
         """Return True if a partition has a sequence gap, so that the epoch must be bumped."""
         if not self.machine.can_bump_epoch:
-            self._accumulator.resume_sequences()
-        return self._accumulator.has_sequence_gap
+            self._accumulator.all_topics.resume_sequences()
+        return self._accumulator.all_topics.has_sequence_gap
 
     async def _flush_or_abort_records(self) -> None:
         """Flush the records of a commit and drop those of an abort; wake callers at a deadline.
