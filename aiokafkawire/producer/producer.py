@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Never, Unpack, overload
+from collections.abc import Iterable, Sequence
+from typing import Never, Unpack
 
-from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make_config
 from aiokafkawire.config.name_hints import PRODUCER_HINTS
 from aiokafkawire.connection import parse_api_version
-from aiokafkawire.errors import (
-    BufferFull,
-    ClientClosed,
-    InvalidTxnState,
-    KafkaError,
-    UnknownTopic,
-)
+from aiokafkawire.errors import BufferFull, ClientClosed, UnknownTopic
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.delivery import (
     Deliveries,
@@ -24,30 +17,13 @@ from aiokafkawire.producer.delivery import (
     remove_waiter,
     transfer_waiter,
 )
-from aiokafkawire.producer.record_appender import RecordAppender
 from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.producer.record_columns import RecordColumns
-from aiokafkawire.producer.sender import Sender
-from aiokafkawire.producer.transactions import (
-    DetachedTransaction,
-    OffsetsSource,
-    TransactionContextManager,
-    TransactionManager,
-    validate_offsets,
-)
+from aiokafkawire.producer.session import ProducerSession
+from aiokafkawire.producer.transaction_calls import TransactionCalls
 from aiokafkawire.records.kernel import Buffer, Header
-from aiokafkawire.runtime import (
-    NEVER,
-    BaseClient,
-    Runtime,
-    Session,
-    Supervisor,
-    client_label,
-)
+from aiokafkawire.runtime import NEVER, Runtime, Supervisor, client_label
 from aiokafkawire.types import (
-    GroupMetadata,
-    OffsetsArgument,
-    PartitionT,
     PingResult,
     RecordMetadata,
     no_partition_text,
@@ -58,23 +34,7 @@ from aiokafkawire.types import (
 __all__ = ("Producer",)
 
 
-class _ProducerSession(Session):
-    """The objects that a producer has between start and stop."""
-
-    def __init__(self, config: ProducerConfig, runtime: Runtime, supervisor: Supervisor) -> None:
-        self.runtime = runtime
-        self.cluster = Cluster(config, runtime, supervisor)
-        self.sender = Sender(config, runtime, supervisor, self.cluster)
-        self.appender = RecordAppender(config, runtime, self.sender)
-
-    def on_task_failed(self, failure: KafkaError) -> None:
-        self.sender.abort_all(failure)
-
-    def on_tasks_cancelled(self, error: ClientClosed) -> None:
-        self.sender.abort_all(error)
-
-
-class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
+class Producer(TransactionCalls, absent=PRODUCER_HINTS):
     """Sends records to Kafka. Create one per application and share it among all tasks.
 
     ::
@@ -166,22 +126,17 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> _ProducerSession:
-        session = _ProducerSession(self.config, runtime, supervisor)
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> ProducerSession:
+        session = ProducerSession(self.config, runtime, supervisor)
         timeout_s = self.config.default_api_timeout_ms / 1_000
-        await session.cluster.start(runtime.clock.now() + timeout_s)
-        session.sender.start()
-        if session.sender.transaction_manager is not None:
-            await session.sender.transaction_manager.init_transactions(
-                wait=self.config.connect_on_start
-            )
+        await session.start(runtime.clock.now() + timeout_s)
         return session
 
     async def _close(self, body_error: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
         if session is None:
-            await self._lifecycle.stop(_close_gracefully, NEVER)
+            await self._lifecycle.stop(ProducerSession.close_gracefully, NEVER)
             return None
         sender = session.sender
         fatal = sender.unreported_failure or self._lifecycle.take_unreported_failure()
@@ -189,12 +144,12 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         sender.close_to_new_records(closed)
         deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         try:
-            await self._lifecycle.stop(_close_gracefully, deadline)
+            await self._lifecycle.stop(ProducerSession.close_gracefully, deadline)
         finally:
             sender.abort_all(closed)
         return sender.accumulator.unreported_failures.take() or fatal
 
-    def _running(self) -> _ProducerSession:
+    def _running(self) -> ProducerSession:
         return self._lifecycle.require_session_in_loop()
 
     # --- records ---
@@ -396,143 +351,6 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             raise
         return deliveries
 
-    # --- transactions ---
-
-    def transaction(self) -> TransactionContextManager:
-        """Return a transaction for `async with` (KIP-98): it commits on exit.
-
-        If the body raises or is cancelled, the transaction is aborted and the exception is raised
-        unchanged; if the abort fails, the exception has a note. A cancelled body waits up to 1 s
-        for the abort, which then continues in the background.
-
-        ::
-
-            async with producer.transaction():
-                await producer.send("orders", value=b"...")
-
-        Raises:
-            InvalidTxnState: The producer has no `transactional_id`. Entering raises it if
-                another transaction is open.
-        """
-        sender = self._lifecycle.require_session_in_loop().sender
-        return TransactionContextManager(_require_transaction_manager(sender), sender)
-
-    async def begin_transaction(self) -> None:
-        """Begin a transaction, after waiting up to `max_block_ms` for the previous one to end.
-
-        Raises:
-            InvalidTxnState: A transaction is open.
-            TransactionFailed: `commit_transaction` of the previous transaction timed out or was
-                cancelled, and the commit failed since. That transaction is aborted; call this
-                again.
-            ProducerFenced: Another producer uses the `transactional_id`.
-            RequestTimedOut: The previous transaction has not ended within `max_block_ms`.
-        """
-        await self._transaction_manager().begin()
-
-    async def commit_transaction(self) -> None:
-        """Send the buffered records and commit the transaction (EndTxn).
-
-        After `RequestTimedOut` or a cancellation the commit continues in the background. Call this
-        again to learn whether it succeeded; `begin_transaction` waits for it.
-
-        Raises:
-            TransactionFailed: A record failed, or a coordinator refused. Abort the transaction.
-            RequestTimedOut: The commit has not ended within `max_block_ms`.
-            InvalidTxnState: No transaction is open.
-            ProducerFenced: Another producer uses the `transactional_id`.
-        """
-        await self._transaction_manager().commit()
-
-    async def abort_transaction(self) -> None:
-        """Abort the transaction (EndTxn): consumers with `read_committed` skip its records.
-
-        Records that are not acknowledged yet are dropped; their deliveries raise
-        `TransactionAborted`. After `RequestTimedOut` or a cancellation the abort continues in the
-        background.
-
-        Raises:
-            RequestTimedOut: The abort has not ended within `max_block_ms`.
-            InvalidTxnState: No transaction is open.
-            ProducerFenced: Another producer uses the `transactional_id`.
-        """
-        await self._transaction_manager().abort()
-
-    @overload
-    async def send_offsets_to_transaction(self, offsets: OffsetsSource, /) -> None: ...
-
-    @overload
-    async def send_offsets_to_transaction(
-        self,
-        offsets: OffsetsArgument[PartitionT],
-        group_metadata: GroupMetadata,
-        /,
-    ) -> None: ...
-
-    async def send_offsets_to_transaction(
-        self,
-        offsets: OffsetsSource | OffsetsArgument[PartitionT],
-        group_metadata: GroupMetadata | None = None,
-        /,
-    ) -> None:
-        """Commit offsets of a consumer group as part of the transaction (KIP-447).
-
-        Returns when the group coordinator has stored the offsets. They take effect when the
-        transaction commits.
-
-        Args:
-            offsets: The consumer, to commit the positions after all records it has returned; or
-                the offset of the next record to read for each partition.
-            group_metadata: `consumer.group_metadata()`; required with offsets, and not allowed
-                with a consumer.
-
-        Raises:
-            ValueError: The consumer has `enable_auto_commit` set.
-            TransactionFailed: The coordinator refused. The cause is `CommitFailed` if the consumer
-                is no longer a member of the group.
-            InvalidTxnState: No transaction is open.
-            RequestTimedOut: The offsets were not stored within `max_block_ms`.
-        """
-        transaction_manager = self._transaction_manager()
-        if isinstance(offsets, Mapping):
-            if not isinstance(group_metadata, GroupMetadata):
-                raise TypeError("pass the GroupMetadata of the group that the offsets belong to")
-            checked = validate_offsets(offsets, group_metadata)
-            await transaction_manager.send_offsets_to_transaction(checked, group_metadata)
-            return
-        if group_metadata is not None:
-            raise TypeError("pass a consumer without group_metadata: it knows its group")
-        if offsets.config.enable_auto_commit:
-            raise ValueError(
-                "a consumer whose offsets are committed in transactions must not auto-commit:"
-                " create it with enable_auto_commit=False"
-            )
-        await transaction_manager.send_offsets_to_transaction(
-            offsets.positions(), offsets.group_metadata(), offsets.mark_committed
-        )
-
-    async def detach_transaction(self) -> DetachedTransaction:
-        """Send all buffered records and leave the transaction open for another process to end.
-
-        `end_detached_transaction` commits or aborts it, from any process.
-
-        Afterwards the producer begins no more transactions, and stopping it leaves this one open.
-        Until this has returned the transaction can still be aborted, and stopping the producer
-        does so. May be called again, for example after `RequestTimedOut` or a cancellation.
-
-        Returns:
-            What `end_detached_transaction` needs; `to_json` turns it into text.
-
-        Raises:
-            TransactionFailed: A record failed. Abort the transaction.
-            RequestTimedOut: Records are still in flight after `max_block_ms`.
-            InvalidTxnState: No transaction is open.
-        """
-        return await self._transaction_manager().detach()
-
-    def _transaction_manager(self) -> TransactionManager:
-        return _require_transaction_manager(self._running().sender)
-
     # --- flush and state ---
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -616,21 +434,6 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
         topic_queues = await session.appender.wait_for_topic_queues(topic, deadline)
         return tuple(queue.topic_partition.partition for queue in topic_queues.queues)
-
-
-def _require_transaction_manager(sender: Sender) -> TransactionManager:
-    if sender.failure is not None:
-        sender.raise_if_failed()
-    if sender.transaction_manager is None:
-        raise InvalidTxnState("transactions need a transactional_id: pass one to Producer")
-    return sender.transaction_manager
-
-
-async def _close_gracefully(session: _ProducerSession) -> None:
-    if session.sender.transaction_manager is not None:
-        await session.sender.transaction_manager.close()
-    await session.sender.flush(deadline=NEVER)
-    await session.cluster.aclose()
 
 
 _SEND = Producer.send
