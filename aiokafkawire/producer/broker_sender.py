@@ -379,7 +379,7 @@ class BrokerSender:
             return
         transaction_manager = self._context.transaction_manager
         if transaction_manager is not None:
-            transaction_manager.scheduler.hold()
+            transaction_manager.requests.hold()
         was_sending, self._sending = self._sending, True
         try:
             if future.error is not None:
@@ -397,7 +397,7 @@ class BrokerSender:
         finally:
             self._sending = was_sending
             if transaction_manager is not None:
-                transaction_manager.scheduler.release()
+                transaction_manager.requests.release()
         # Usually no batch waits, and the task sleeps.
         if self._timer.deadline != NEVER or self._accumulator.has_waiting(self.node_id):
             self.send_now()

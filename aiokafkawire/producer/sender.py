@@ -129,7 +129,7 @@ class Sender:
     def fail(self, error: KafkaError) -> None:
         """Fail the producer permanently: all records and all later calls raise `error`."""
         if self.transaction_manager is not None:
-            reported = self.transaction_manager.has_waiters
+            reported = self.transaction_manager.calls.any_waiting
         else:
             reported = bool(self.accumulator.incomplete)
         self._fail_all(error, reported)

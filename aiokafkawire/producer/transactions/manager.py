@@ -1,27 +1,19 @@
-"""Perform what the transaction state machine decides, and wait for it on behalf of callers."""
+"""The calls of a transactional producer, and the events of its records."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
-from aiokafkawire.errors import (
-    ClientClosed,
-    InvalidTxnState,
-    KafkaError,
-    RequestTimedOut,
-    TransactionAborted,
-    TransactionFailed,
-)
-from aiokafkawire.logs import log_fields
+from aiokafkawire.errors import InvalidTxnState, KafkaError, TransactionFailed
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.batch_future import BatchFailed
 from aiokafkawire.producer.sequences import TransactionalProducerIdState
-from aiokafkawire.producer.transactions.coordinator_client import TransactionCoordinatorClient
+from aiokafkawire.producer.transactions.buffered_records import TO_ABORT, BufferedRecords
 from aiokafkawire.producer.transactions.detached import DetachedTransaction
+from aiokafkawire.producer.transactions.request_sender import RequestSender
 from aiokafkawire.producer.transactions.state_machine import TransactionStateMachine
 from aiokafkawire.producer.transactions.states import (
     AbortableError,
@@ -41,20 +33,17 @@ from aiokafkawire.producer.transactions.states import (
     InTransaction,
     OffsetCommit,
     ProducerFailed,
-    Ready,
     RecordsFailed,
     RecordsSent,
     SendOffsetsToTransaction,
     Transaction,
-    TransactionRequest,
     TransactionVersion,
 )
-from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
-from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
+from aiokafkawire.producer.transactions.waiting_calls import WaitingCalls
+from aiokafkawire.runtime import NEVER, Runtime, Supervisor, copy_error
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ("FIRST_PRODUCE_WITH_TV_2", "LAST_PRODUCE_WITH_TV_0", "TransactionManager")
-
-logger = logging.getLogger("aiokafkawire.producer")
 
 TRANSACTION_VERSION_FEATURE = "transaction.version"
 NO_PRODUCER_ID = "the coordinator returned no producer id"
@@ -63,55 +52,10 @@ FIRST_PRODUCE_WITH_TV_2 = 12
 
 # Tuples: `isinstance` with a union type builds the union on every call.
 _SENDING = (InTransaction, Committing, Detaching)
-_FLUSHING = (Committing, Detaching)
-_TO_ABORT = (AbortableError, Aborting)
 _NOT_ENDED = (InTransaction, AbortableError)
-_WITH_TRANSACTION = (*_SENDING, *_TO_ABORT)
+_WITH_TRANSACTION = (*_SENDING, *TO_ABORT)
 
 _RECORDS_SENT = RecordsSent()  # one instance: the event has no fields
-
-
-class _RequestScheduler:
-    """Decides whether `send_next` sends the next request at once, or the task does.
-
-    The task waits for `changed` until `task_wakes_at`; `request_for_task` is a request that it must
-    send.
-    """
-
-    __slots__ = (
-        "_held",
-        "_requested",
-        "_send_next",
-        "changed",
-        "request_for_task",
-        "task_wakes_at",
-    )
-
-    def __init__(self, send_next: Callable[[], None]) -> None:
-        self.changed = AutoResetEvent()
-        self.task_wakes_at = AT_ONCE
-        self.request_for_task: TransactionRequest | None = None
-        self._send_next = send_next
-        self._held = False
-        self._requested = False
-
-    def request_step(self) -> None:
-        """Send the next request soon, because the state or the buffer changed."""
-        if self._held:
-            self._requested = True
-        else:
-            self.changed.set()
-
-    def hold(self) -> None:
-        """Merge the events until `release`."""
-        self._held = True
-
-    def release(self) -> None:
-        """Call `send_next` if `request_step` was called since `hold`."""
-        self._held = False
-        if self._requested:
-            self._requested = False
-            self._send_next()
 
 
 class TransactionManager:
@@ -138,38 +82,33 @@ class TransactionManager:
             config.transactional_id,
             Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms),
         )
-        self._coordinator_client = TransactionCoordinatorClient(
-            self.machine,
-            cluster,
-            runtime,
-            transaction_timeout_ms=config.transaction_timeout_ms,
-        )
+        self.calls = WaitingCalls(self.machine, runtime.clock.now)
         self.producer_id_state = TransactionalProducerIdState(
             self._can_send_to, self._on_epoch_bump_required
         )
         accumulator.producer_id_state = self.producer_id_state
+        self._records = BufferedRecords(self.machine, accumulator, perform)
+        self.requests = RequestSender(
+            config,
+            runtime,
+            cluster,
+            self.machine,
+            records=self._records,
+            calls=self.calls,
+            producer_id_state=self.producer_id_state,
+            on_fatal_error=on_fatal_error,
+        )
         self._config = config
-        self._producer_id: int | None = None
         self._now = runtime.clock.now
         self._cluster = cluster
         self._accumulator = accumulator
-        self._on_fatal_error = on_fatal_error
-        self._perform = perform
-        self.scheduler = _RequestScheduler(self._send_next)
-        self._wake_buffer_task = AutoResetEvent()
-        self._state_changed = AutoResetEvent()
-        # Deadline of each waiting call. One task watches all of them: most waits are shorter than
-        # setting up a timer. `_buffer_task_wakes_at` is the time of its next check.
-        self._deadlines: dict[object, float] = {}
-        self._buffer_task_wakes_at = AT_ONCE
         # The last call to commit or abort was interrupted before the end was known.
         self._unfinished_call: type[CommitTransaction | AbortTransaction] | None = None
-        self._flushing = False
         self._feature_level = 0
 
     def start(self, supervisor: Supervisor) -> None:
         """Start the background tasks."""
-        supervisor.spawn(self._send_requests, name="transactions")
+        supervisor.spawn(self.requests.run, name="transactions")
         supervisor.spawn(self._flush_or_abort_records, name="transaction records")
 
     # --- calls ---
@@ -185,7 +124,7 @@ class TransactionManager:
         """
         self._handle(InitTransactions())
         if wait:
-            await self._wait_until(
+            await self.calls.wait_until(
                 lambda: not self.machine.in_transition, self._deadline(), NO_PRODUCER_ID
             )
             self.raise_failure()
@@ -196,7 +135,7 @@ class TransactionManager:
         if machine.in_transition:
             first = isinstance(machine.state, Initialising)
             problem = NO_PRODUCER_ID if first else "the previous transaction has not ended"
-            await self._wait_until(lambda: not machine.in_transition, deadline, problem)
+            await self.calls.wait_until(lambda: not machine.in_transition, deadline, problem)
         state = machine.state
         if self._unfinished_call is CommitTransaction and isinstance(state, AbortableError):
             # The call that committed was interrupted, so this call must abort.
@@ -206,7 +145,7 @@ class TransactionManager:
         transaction_version = self._choose_version()
         if machine.must_bump_epoch(transaction_version):
             self._handle(InitTransactions())
-            await self._wait_until(
+            await self.calls.wait_until(
                 lambda: not machine.in_transition,
                 deadline,
                 "the coordinator did not bump the epoch",
@@ -266,16 +205,16 @@ class TransactionManager:
             return
         commit = OffsetCommit(group, dict(offsets), on_committed)
         self.machine.handle(SendOffsetsToTransaction(commit), self._now())
-        self._send_next()
+        self.requests.send_next()
         transaction = self.machine.transaction
-        await self._wait_until(
+        await self.calls.wait_until(
             lambda: commit.done or not self._is_sending(transaction),
             self._deadline(),
             "the group coordinator has not accepted the offsets",
         )
         if not commit.done:
             self.raise_failure()
-            raise self._aborted_error(None)
+            raise self._records.aborted_error(None)
 
     async def detach(self) -> DetachedTransaction:
         """Send all buffered records and return the open transaction, which another process can end.
@@ -285,8 +224,8 @@ class TransactionManager:
         self._handle(DetachTransaction())
         if self.machine.transaction is not None:
             self.machine.transaction.end_requested = True
-        self._update_flushing()
-        await self._wait_until(
+        self._records.update_flushing()
+        await self.calls.wait_until(
             lambda: not isinstance(self.machine.state, Detaching),
             self._deadline(),
             "records of the transaction are still in flight",
@@ -308,9 +247,9 @@ class TransactionManager:
         """Abort an open transaction and wait until no commit or abort is in progress."""
         if isinstance(self.machine.state, InTransaction | AbortableError | Detaching):
             self._handle(AbortTransaction())
-            self._abort_records()
+            self._records.abort()
         ending = Committing | Aborting
-        await self._wait_until(
+        await self.calls.wait_until(
             lambda: not isinstance(self.machine.state, ending),
             NEVER,
             "the transaction has not ended",
@@ -349,7 +288,7 @@ class TransactionManager:
         ):
             self.machine.handle(AddPartition(partition), self._now())
             if transaction.pending_partitions:
-                self.scheduler.changed.set()
+                self.requests.changed.set()
 
     def on_records_sent(self) -> None:
         """Note that records of the transaction were sent."""
@@ -360,19 +299,19 @@ class TransactionManager:
         if failed is not None:
             self._handle(RecordsFailed(failed.error))
         elif not self._accumulator.incomplete:
-            self.scheduler.request_step()
+            self.requests.request_step()
 
     def on_late_response(self) -> None:
         """Continue after a late response: it was for a batch that had already expired."""
-        self.scheduler.changed.set()
+        self.requests.changed.set()
 
     def fail(self, error: KafkaError) -> None:
         """Fail the producer permanently because of an error outside of transactions."""
         if error.transactional_id is None:
             error.transactional_id = self.machine.transactional_id
         self.machine.handle(ProducerFailed(error), self._now())
-        self.scheduler.changed.set()
-        self._state_changed.set()
+        self.requests.changed.set()
+        self.calls.state_changed.set()
 
     def produce_versions(self) -> tuple[int, int | None]:
         """Return the lowest and highest Produce version for the transaction; None has no limit."""
@@ -394,11 +333,6 @@ class TransactionManager:
         detaching = isinstance(self.machine.state, Detaching)
         return detaching and self.machine.transaction is transaction
 
-    @property
-    def has_waiters(self) -> bool:
-        """Return True if a call is waiting, which raises a failure."""
-        return bool(self._deadlines)
-
     def metrics(self) -> dict[str, int]:
         """Return the number of transactions begun, committed and aborted."""
         machine = self.machine
@@ -415,182 +349,16 @@ class TransactionManager:
     def _on_epoch_bump_required(self) -> None:
         self._handle(EpochBumpRequired())
 
-    # --- tasks ---
-
-    async def _send_requests(self) -> None:
-        """Send the state machine's requests, one after the other."""
-        while True:
-            request, self.scheduler.request_for_task = (
-                self.scheduler.request_for_task or self._next_request(),
-                None,
-            )
-            if request is None:
-                self.scheduler.task_wakes_at = self.machine.next_deadline()
-                await self.scheduler.changed.wait(self.scheduler.task_wakes_at)
-                self.scheduler.task_wakes_at = AT_ONCE
-                continue
-            try:
-                await self._coordinator_client.send(request)
-            except ClientClosed:
-                return
-            self._after_response()
-
-    def _send_next(self) -> None:
-        """Send the next request if that needs no waiting; otherwise hand it to the task."""
-        request = self._next_request()
-        if request is None:
-            if self.machine.next_deadline() < self.scheduler.task_wakes_at:
-                self.scheduler.changed.set()
-        elif not self._coordinator_client.send_now(request, self._on_response):
-            self.scheduler.request_for_task = request
-            self.scheduler.changed.set()
-
-    def _on_response(self) -> None:
-        self._after_response()
-        if type(self.machine.state) is not Ready:  # between transactions nothing is asked
-            self._send_next()
-
-    def _next_request(self) -> TransactionRequest | None:
-        """Return the next request, or None if there is none yet."""
-        machine = self.machine
-        self._update_buffer()
-        flushed = self._flushed()
-        gap = flushed and isinstance(machine.state, Aborting) and self._has_sequence_gap()
-        before = machine.state
-        request = machine.next_request(self._now(), flushed=flushed, sequence_gap=gap)
-        if machine.state is not before:
-            self._on_state_changed()
-        return request
-
-    def _after_response(self) -> None:
-        # The response may have added partitions whose batches wait.
-        self._accumulator.wake_all()
-        self._perform()
-        self._on_state_changed()
-
-    def _flushed(self) -> bool:
-        """Return True if no record waits, and none can reach a log after the end marker.
-
-        With TV_2 the end bumps the epoch, and brokers reject late records by their old epoch.
-        """
-        if self._accumulator.incomplete:
-            return False
-        state = self.machine.state
-        if (
-            not isinstance(state, Aborting)
-            or state.transaction.transaction_version is TransactionVersion.TV_2
-        ):
-            return True
-        # mutation: abort-overtakes-expired-record
-        return not self._accumulator.all_topics.has_expired_in_flight
-
-    def _on_state_changed(self) -> None:
-        """Apply a possible state change: the new producer id, committed offsets, or a failure."""
-        state = self.machine.state
-        if isinstance(state, Ready):
-            self.producer_id_state.current = state.identity
-            if state.identity.producer_id != self._producer_id:
-                # The epoch may change with every transaction (KIP-890): log new producer ids only.
-                self._log_producer_id(state.identity)
-            commits, self.machine.committed_offsets = self.machine.committed_offsets, []
-            for commit in commits:  # in order: the last offset of a partition counts
-                if commit.on_committed is not None:
-                    self._report_committed(commit.on_committed, commit.offsets)
-        elif isinstance(state, FatalError):
-            self._on_fatal_error(state.error, self.has_waiters)
-        self._update_buffer()
-        self._state_changed.set()
-
-    def _log_producer_id(self, identity: ProducerIdAndEpoch) -> None:
-        self._producer_id = identity.producer_id
-        logger.info(
-            "Transactional id %s: producer id %d, epoch %d",
-            self._config.transactional_id,
-            identity.producer_id,
-            identity.epoch,
-            extra=log_fields(
-                client_id=self._config.client_id,
-                transactional_id=self._config.transactional_id,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-            ),
-        )
-
-    def _report_committed(
-        self,
-        on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
-        try:
-            on_committed(offsets)
-        except KafkaError as error:
-            # The consumer was closed in the meantime; its offsets are committed.
-            logger.debug(
-                "%s: cannot pass the committed offsets to the consumer: %s",
-                self._config.client_id,
-                error,
-                extra=log_fields(
-                    client_id=self._config.client_id,
-                    error=error,
-                    transactional_id=self._config.transactional_id,
-                ),
-            )
-
-    def _has_sequence_gap(self) -> bool:
-        """Return True if a partition has a sequence gap, so that the epoch must be bumped."""
-        if not self.machine.can_bump_epoch:
-            self._accumulator.all_topics.resume_sequences()
-        return self._accumulator.all_topics.has_sequence_gap
+    # --- helpers ---
 
     async def _flush_or_abort_records(self) -> None:
-        """Flush the records of a commit and drop those of an abort; wake callers at a deadline.
+        """Flush the records of a commit and drop those of an abort; watch deadlines of calls.
 
-        Runs beside `_send_requests`, which waits for responses.
+        Runs beside `RequestSender.run`, which waits for responses.
         """
         while True:
-            self._update_buffer()
-            now = self._now()
-            left = [deadline for deadline in self._deadlines.values() if deadline > now]
-            if len(left) < len(self._deadlines):
-                self._state_changed.set()
-            self._buffer_task_wakes_at = min(left, default=NEVER)
-            await self._wake_buffer_task.wait(self._buffer_task_wakes_at)
-            self._buffer_task_wakes_at = AT_ONCE
-
-    def _update_buffer(self) -> None:
-        state = type(self.machine.state)
-        if (state in _FLUSHING) is not self._flushing:
-            self._update_flushing()
-        if state in _TO_ABORT:
-            self._abort_records()
-
-    def _update_flushing(self) -> None:
-        """Send records without linger while the transaction commits or detaches."""
-        pressing = isinstance(self.machine.state, _FLUSHING)
-        if pressing is not self._flushing:
-            self._flushing = pressing
-            if pressing:
-                self._accumulator.begin_flush()
-                self._perform()
-            else:
-                self._accumulator.end_flush()
-
-    def _abort_records(self) -> None:
-        """Abort the buffered records of a transaction that will be aborted.
-
-        With TV_0, responses are awaited, so that no record reaches a log after the abort marker.
-        With TV_2 the end bumps the epoch, and brokers reject late records by it.
-        """
-        state = self.machine.state
-        if isinstance(state, _TO_ABORT) and self._accumulator.incomplete:
-            cause = state.error if isinstance(state, AbortableError) else None
-            bumps_epoch = state.transaction.transaction_version is TransactionVersion.TV_2
-            self._accumulator.abort_transaction(
-                self._aborted_error(cause), in_flight=bumps_epoch and isinstance(state, Aborting)
-            )
-            self._perform()
-
-    # --- helpers ---
+            self._records.update()
+            await self.calls.watch_deadlines()
 
     def _handle(
         self,
@@ -601,32 +369,10 @@ class TransactionManager:
         | EpochBumpRequired,
     ) -> None:
         self.machine.handle(event, self._now())
-        self.scheduler.changed.set()
-        if isinstance(self.machine.state, _TO_ABORT):
-            self._wake_buffer_task.set()
-            self._state_changed.set()
-
-    async def _wait_until(self, done: Callable[[], bool], deadline: float, problem: str) -> None:
-        if done():
-            return
-        caller = object()
-        self._deadlines[caller] = deadline
-        if deadline < self._buffer_task_wakes_at:
-            self._wake_buffer_task.set()
-        try:
-            while True:
-                if self._now() >= deadline:
-                    last_error = self.machine.last_error
-                    why = "" if last_error is None else f"; last error: {last_error}"
-                    raise RequestTimedOut(
-                        f"timed out waiting: {problem}{why}",
-                        transactional_id=self.machine.transactional_id,
-                    )
-                await self._state_changed.wait()
-                if done():
-                    return
-        finally:
-            del self._deadlines[caller]
+        self.requests.changed.set()
+        if isinstance(self.machine.state, TO_ABORT):
+            self.calls.wake_task()
+            self.calls.state_changed.set()
 
     async def _end_transaction(
         self,
@@ -639,8 +385,8 @@ class TransactionManager:
         transaction.end_requested = True
         self._unfinished_call = call
         if call is AbortTransaction:
-            self._abort_records()
-        self._send_next()
+            self._records.abort()
+        self.requests.send_next()
         deadline = self._deadline() if within_s is None else self._now() + within_s
         machine, ending = self.machine, Committing if call is CommitTransaction else Aborting
 
@@ -648,7 +394,7 @@ class TransactionManager:
             state = machine.state
             return not (isinstance(state, ending) and state.transaction is transaction)
 
-        await self._wait_until(ended, deadline, problem)
+        await self.calls.wait_until(ended, deadline, problem)
         self._unfinished_call = None
         return transaction
 
@@ -671,14 +417,6 @@ class TransactionManager:
         state = self.machine.state
         if isinstance(state, AbortableError | FatalError):
             raise copy_error(state.error)
-
-    def _aborted_error(self, cause: KafkaError | None) -> TransactionAborted:
-        error = TransactionAborted(
-            "the record's transaction is aborted", transactional_id=self.machine.transactional_id
-        )
-        if cause is not None:
-            error.__cause__ = cause.__cause__
-        return error
 
     def _aborted_meanwhile_error(self, intended: str) -> TransactionFailed:
         return TransactionFailed(
