@@ -95,7 +95,7 @@ call. For any other code, it raises `BrokerError` with `code` and `name`. For a 
 not know, it raises `UnknownServerError` with the number. For the errors that reach you, see
 [Errors](errors.md).
 
-"Retriable" is what Kafka 4.3 says of the code, and the value of `error.retriable`. Where the
+"Retriable" is what Kafka 4.4 says of the code, and the value of `error.retriable`. Where the
 documentation says otherwise, the table notes it.
 """
 
@@ -250,7 +250,7 @@ def errors_page() -> str:
 def error_codes_page() -> str:
     """Return the text of docs/error-codes.md."""
     parts = [GENERATED, ERROR_CODES_INTRODUCTION, "\n## The codes\n\n"]
-    parts.append("| Code | Name in Kafka 4.3 | Other names | Meaning | Retriable |\n")
+    parts.append("| Code | Name in Kafka 4.4 | Other names | Meaning | Retriable |\n")
     parts.append("|---:|---|---|---|---|\n")
     parts += map(_code_row, CODES)
     parts.append(ERROR_CODES_ROWS)

@@ -35,6 +35,7 @@ _METADATA: Mapping[str, tuple[int, int]] = {
     "4.1": (7, 27),
     "4.2": (7, 29),
     "4.3": (7, 30),
+    "4.4": (7, 33),
 }
 """Lowest and highest metadata.version. Earlier releases use ZooKeeper."""
 
@@ -47,6 +48,7 @@ _OTHERS: tuple[tuple[str, Feature], ...] = (
     ("4.1", Feature("share.version", 0, 1, 0)),
     ("4.2", Feature("share.version", 0, 1, 1)),
     ("4.2", Feature("streams.version", 0, 1, 1)),
+    ("4.4", Feature("share.version", 0, 2, 2)),
 )
 """Release that introduced each level."""
 

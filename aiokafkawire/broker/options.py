@@ -43,7 +43,7 @@ class BrokerConfig:
     as_of: str | None = dataclasses.field(
         default=None,
         metadata={
-            "meaning": 'Release of Kafka to answer as, from "0.8" to "4.3"; None is the newest'
+            "meaning": 'Release of Kafka to answer as, from "0.8" to "4.4"; None is the newest'
             " with all APIs that were ever removed.",
             "text": True,
         },

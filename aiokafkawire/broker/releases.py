@@ -34,7 +34,7 @@ RELEASE_NAMES = (
     *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
     *("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"),
     *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
-    *("4.0", "4.1", "4.2", "4.3"),
+    *("4.0", "4.1", "4.2", "4.3", "4.4"),
 )
 """Releases, oldest first, without patch numbers."""
 
@@ -62,7 +62,7 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_GROUPS: "0.9.0:0 0.11.0:1 2.0:2 2.3:3 2.4:5 4.0:6",
     ApiKey.LIST_GROUPS: "0.9.0:0 0.11.0:1 2.0:2 2.4:3 2.6:4 3.8:5",
     ApiKey.SASL_HANDSHAKE: "0.10.0:0 1.0:1",
-    ApiKey.API_VERSIONS: "0.10.0:0 0.11.0:1 2.0:2 2.4:3 3.9:4",
+    ApiKey.API_VERSIONS: "0.10.0:0 0.11.0:1 2.0:2 2.4:3 3.9:4 4.4:5",
     ApiKey.CREATE_TOPICS: "0.10.1:0 0.10.2:1 0.11.0:2 2.0:3 2.4:5 2.7:6 2.8:7",
     ApiKey.DELETE_TOPICS: "0.10.1:0 0.11.0:1 2.0:2 2.1:3 2.4:4 2.7:5 2.8:6",
     ApiKey.INIT_PRODUCER_ID: "0.11.0:0 2.0:1 2.4:2 2.5:3 2.7:4 3.8:5",
@@ -70,13 +70,13 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_CONFIGS: "0.11.0:0 1.1:1 2.0:2 2.6:3 2.8:4",
     ApiKey.SASL_AUTHENTICATE: "1.0:0 2.2:1 2.5:2",
     ApiKey.CREATE_PARTITIONS: "1.0:0 2.0:1 2.5:2 2.7:3",
-    ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2",
+    ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2 4.4:3",
     ApiKey.OFFSET_DELETE: "2.4:0",
     ApiKey.DESCRIBE_CLUSTER: "2.8:0 3.7:1 4.0:2",
     ApiKey.ADD_PARTITIONS_TO_TXN: "0.11.0:0 2.0:1 2.7:2 2.8:3 3.5:4 3.8:5",
     ApiKey.ADD_OFFSETS_TO_TXN: "0.11.0:0 2.0:1 2.7:2 2.8:3 3.8:4",
     ApiKey.END_TXN: "0.11.0:0 2.0:1 2.7:2 2.8:3 3.8:4 4.0:5",
-    ApiKey.TXN_OFFSET_COMMIT: "0.11.0:0 2.0:1 2.1:2 2.5:3 3.8:4 4.0:5",
+    ApiKey.TXN_OFFSET_COMMIT: "0.11.0:0 2.0:1 2.1:2 2.5:3 3.8:4 4.0:5 4.4:6",
     ApiKey.DESCRIBE_PRODUCERS: "2.8:0",
     ApiKey.DESCRIBE_TRANSACTIONS: "3.0:0",
     ApiKey.LIST_TRANSACTIONS: "3.0:0 3.8:1 4.1:2",
@@ -366,4 +366,4 @@ def _release_name(as_of: object) -> str:
             if line[: len(parts)] == parts or parts[: len(line)] == line:
                 return name
     hint = did_you_mean(text, RELEASE_NAMES) if text else ""
-    raise InvalidOption(f"as_of is a release of Kafka from 0.8 to 4.3, not {as_of!r}{hint}")
+    raise InvalidOption(f"as_of is a release of Kafka from 0.8 to 4.4, not {as_of!r}{hint}")

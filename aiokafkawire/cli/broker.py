@@ -82,7 +82,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     help="Create topics on first use.",
 )
 @click.option(
-    "--as-of", metavar="RELEASE", help="Behave as this release of Kafka, from 0.8 to 4.3."
+    "--as-of", metavar="RELEASE", help="Behave as this release of Kafka, from 0.8 to 4.4."
 )
 @click.option("--racks", metavar="RACK,…", help="Rack of each node.")
 @click.option(

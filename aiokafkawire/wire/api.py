@@ -18,7 +18,7 @@ __all__ = ("APIS", "API_ALIASES", "Api", "ApiKey", "api_for", "message_class", "
 
 
 class ApiKey(IntEnum):
-    """The API key in request headers: all of Kafka 4.3, and those that were removed before."""
+    """The API key in request headers: all of Kafka 4.4, and those that were removed before."""
 
     PRODUCE = 0
     FETCH = 1
@@ -113,6 +113,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
             Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, 3),
             Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, None),
-            Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, 3),
+            Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 5, 3),
             Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7, 5),
             Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6, 4),
             Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
@@ -195,7 +197,7 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
             Api(ApiKey.END_TXN, "EndTxn", 0, 5, 3),
             Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 0, 2, 1),
-            Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
+            Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 6, 3),
             Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 3, 2),
             Api(ApiKey.CREATE_ACLS, "CreateAcls", 0, 3, 2),
             Api(ApiKey.DELETE_ACLS, "DeleteAcls", 0, 3, 2),
@@ -209,7 +211,7 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 0, 2, 2),
             Api(ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 0, 2, 2),
             Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 0, 3, 2),
-            Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+            Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 3, 2),
             Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
             Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
@@ -269,11 +271,19 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 0, 1, 0),
             Api(ApiKey.DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0, 0),
             Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", 0, 1, 0),
-            Api(ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 0, 0),
-            Api(ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 0, 0),
+            Api(ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 1, 0),
+            Api(ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 1, 0),
             Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0),
             Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
             Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
+            Api(
+                ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+                "StreamsGroupTopologyDescriptionUpdate",
+                0,
+                0,
+                0,
+            ),
+            Api(ApiKey.UNREGISTER_CONTROLLER, "UnregisterController", 0, 0, 0),
         )
     }
 )

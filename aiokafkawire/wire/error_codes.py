@@ -1,4 +1,4 @@
-"""The error codes of Kafka 4.3, their exceptions and hints.
+"""The error codes of Kafka 4.4, their exceptions and hints.
 
 A code is retriable, or invalidates the metadata, if the exception of Kafka's Java client for it
 derives from RetriableException, or InvalidMetadataException.
@@ -160,6 +160,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 _INVALIDATES_METADATA = frozenset(
@@ -245,6 +248,9 @@ _HINTS = {
     ErrorCode.PRODUCER_FENCED: "a newer producer has the same transactional id",
     ErrorCode.FENCED_INSTANCE_ID: "another member has the same group instance id",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full (group.max.size)",
+    ErrorCode.REBOOTSTRAP_REQUIRED: "the client must bootstrap again",
+    ErrorCode.GROUP_DELETION_FAILED: "the coordinator could not complete the deletion",
+    ErrorCode.CONTROLLER_ID_NOT_REGISTERED: "no controller has this id",
 }
 
 

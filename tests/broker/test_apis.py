@@ -204,7 +204,9 @@ def txn_offset_commit_request(version: int, topic_id: UUID) -> Request[Any]:
     asked = txn_offset_commit.TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_metadata=None
     )
-    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=[asked])
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
+        name="t", topic_id=topic_id, partitions=[asked]
+    )
     return txn_offset_commit.TxnOffsetCommitRequest(**NOBODY, group_id="g", topics=[topic])
 
 

@@ -63,9 +63,9 @@ def test_a_text_means_a_release(text: str, line: str) -> None:
     assert get_release(text, HANDLERS).name == line
 
 
-@pytest.mark.parametrize("text", ["0.7", "5.0", "2.9", "trunk", "4.3-rc", "."])
+@pytest.mark.parametrize("text", ["0.7", "5.0", "2.9", "trunk", "4.4-rc", "."])
 def test_what_is_no_release_is_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match=r"as_of is a release of Kafka from 0\.8 to 4\.3"):
+    with pytest.raises(InvalidOption, match=r"as_of is a release of Kafka from 0\.8 to 4\.4"):
         Broker(as_of=text)
 
 
@@ -89,7 +89,7 @@ def test_nothing_goes_back() -> None:
 
 
 def test_the_newest_serve_what_our_messages_have() -> None:
-    newest = RELEASES["4.3"].served
+    newest = RELEASES["4.4"].served
     assert set(newest) == set(HANDLERS)
     for key in HANDLERS:
         api = APIS[key]
@@ -99,16 +99,16 @@ def test_the_newest_serve_what_our_messages_have() -> None:
     assert {key: tuple(versions) for key, versions in everything.served.items()} == {
         key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS
     }
-    assert everything.since("4.3")
+    assert everything.since("4.4")
 
 
 def test_the_versions_that_4_removed_are_those_that_only_3_made_vectors_of() -> None:
     rows = json.loads((FOLDER / "header-versions.json").read_text())
-    served = RELEASES["4.3"].served
+    served = RELEASES["4.4"].served
     removed = {
         (row["apiKey"], row["version"])
         for row in rows
-        if row["apiKey"] in served and "4.3.0" not in row["kafka"]
+        if row["apiKey"] in served and not {"4.3.0", "4.4"} & set(row["kafka"])
     }
     assert removed == {(key, version) for key in served for version in range(served[key].low)}
 
@@ -205,7 +205,13 @@ async def test_0_9_is_silent_and_goes_on() -> None:
 
 @pytest.mark.parametrize(
     ("as_of", "expected"),
-    [("0.10", []), ("2.3", []), ("2.4", [(18, 0, 3)]), ("4.3", [(18, 0, 4)])],
+    [
+        ("0.10", []),
+        ("2.3", []),
+        ("2.4", [(18, 0, 3)]),
+        ("4.3", [(18, 0, 4)]),
+        ("4.4", [(18, 0, 5)]),
+    ],
 )
 async def test_a_too_new_question_for_versions(
     as_of: str, expected: list[tuple[int, int, int]]
@@ -223,6 +229,31 @@ async def test_a_too_new_question_for_versions(
             key: tuple(versions)
             for key, versions in get_release(as_of, HANDLERS).advertised.items()
         }
+
+
+@pytest.mark.parametrize(
+    ("version", "same_cluster", "node_id", "code"),
+    [
+        (5, True, 1, E.NONE),
+        (5, True, 2, E.REBOOTSTRAP_REQUIRED),
+        (5, False, 1, E.REBOOTSTRAP_REQUIRED),
+        (5, None, 2, E.NONE),
+        (4, False, 2, E.NONE),
+    ],
+)
+async def test_a_misrouted_connection_is_refused(
+    version: int, same_cluster: bool | None, node_id: int, code: E
+) -> None:
+    async with Broker(nodes=2, as_of="4.4") as broker, connected(broker, 1) as client:
+        expected = {True: broker.cluster_id, False: "another", None: None}[same_cluster]
+        request = ApiVersionsRequest(
+            client_software_name="a",
+            client_software_version="1",
+            cluster_id=expected,
+            node_id=node_id,
+        )
+        answered = await client.call(request, version)
+        assert (answered.error_code, not answered.api_keys) == (code, bool(code))
 
 
 async def test_kafka_4_advertises_produce_versions_that_it_rejects() -> None:

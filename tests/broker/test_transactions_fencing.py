@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from uuid import UUID
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages import add_partitions_to_txn
+from aiokafkawire.wire.messages.metadata import MetadataRequest
 
 from .group_requests import join, sync
 from .raw_client import RawClient, batch, connected, only, produce_request
@@ -26,6 +28,7 @@ from .transactional_client import (
 pytestmark = pytest.mark.slow
 
 E = ErrorCode
+ALL_TOPICS = MetadataRequest(topics=None)
 OLDEST = dict.fromkeys(CLASSIC, 0) | {"produce": 3}
 
 
@@ -264,20 +267,26 @@ async def test_only_members_of_the_present_generation_commit_offsets(client: Raw
     await producer.init()
     await producer.add_offsets("g")
     # Also while the group waits for its leader: only the generation counts.
-    assert await producer.commit_offsets("g", 1, generation_id=1, member_id=member_id) == E.NONE
+    assert (
+        await producer.commit_offsets("g", 1, generation_id_or_member_epoch=1, member_id=member_id)
+        == E.NONE
+    )
     await synced(client, member_id)
     for member, code in (
-        ({"generation_id": 1, "member_id": member_id}, E.NONE),
-        ({"generation_id": 2, "member_id": member_id}, E.ILLEGAL_GENERATION),
-        ({"generation_id": 1, "member_id": "nobody"}, E.UNKNOWN_MEMBER_ID),
+        ({"generation_id_or_member_epoch": 1, "member_id": member_id}, E.NONE),
+        ({"generation_id_or_member_epoch": 2, "member_id": member_id}, E.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 1, "member_id": "nobody"}, E.UNKNOWN_MEMBER_ID),
         (
-            {"generation_id": 1, "member_id": "nobody", "group_instance_id": "one"},
+            {"generation_id_or_member_epoch": 1, "member_id": "nobody", "group_instance_id": "one"},
             E.FENCED_INSTANCE_ID,
         ),
         ({}, E.NONE),
     ):
         assert await producer.commit_offsets("g", 7, **member) == code
-    assert await producer.commit_offsets("h", 1, generation_id=3) == E.ILLEGAL_GENERATION
+    assert (
+        await producer.commit_offsets("h", 1, generation_id_or_member_epoch=3)
+        == E.ILLEGAL_GENERATION
+    )
     assert await producer.end(commit=True) == E.NONE
     assert await committed(client, "g") == (E.NONE, 7)
 
@@ -307,6 +316,52 @@ async def test_commit_metadata_is_limited_and_partitions_must_exist(client: RawC
         E.NONE,
         E.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(5, E.ILLEGAL_GENERATION), (6, E.GROUP_ID_NOT_FOUND)]
+)
+async def test_a_generation_of_an_unknown_group(client: RawClient, version: int, code: E) -> None:
+    producer = TransactionalClient(client, versions=NEWEST | {"commit_offsets": version})
+    await producer.init()
+    (topic,) = (await client.call(ALL_TOPICS, 12)).topics
+    member = {"generation_id_or_member_epoch": 3, "topic_id": topic.topic_id}
+    assert await producer.commit_offsets("h", 1, **member) == code
+
+
+async def test_offsets_of_topic_ids(client: RawClient) -> None:
+    from aiokafkawire.wire.messages import txn_offset_commit as api
+
+    producer = TransactionalClient(client, versions=NEWEST)
+    await producer.init()
+    (known,) = (await client.call(ALL_TOPICS, 12)).topics
+    unknown = UUID(int=7)
+    asked = [
+        api.TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=4, committed_metadata=None
+        )
+        for index in (0, 9)
+    ]
+    request = api.TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g",
+        producer_id=producer.me.producer_id,
+        producer_epoch=producer.me.epoch,
+        topics=[
+            api.TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=asked)
+            for topic_id in (known.topic_id, unknown)
+        ],
+    )
+    answered = await client.call(request, 6)
+    codes = {
+        topic.topic_id: [each.error_code for each in topic.partitions] for topic in answered.topics
+    }
+    assert codes == {
+        known.topic_id: [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION],
+        unknown: [E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_ID],
+    }
+    assert await producer.end(commit=True) == E.NONE
+    assert await committed(client, "g") == (E.NONE, 4)
 
 
 # --- nodes ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.records.batch import iter_batches
@@ -17,6 +18,7 @@ from aiokafkawire.wire.messages import (
     offset_fetch,
     txn_offset_commit,
 )
+from aiokafkawire.wire.primitives import ZERO_UUID
 
 from .raw_client import RawClient, batch, only, produce_request
 
@@ -100,16 +102,21 @@ class TransactionalClient:
         )
         return int((await self.client.call(request, self.versions["add_offsets"])).error_code)
 
-    async def commit_offsets(self, group: str, offset: int, **member: Any) -> int:
+    async def commit_offsets(
+        self, group: str, offset: int, *, topic_id: UUID = ZERO_UUID, **member: Any
+    ) -> int:
         asked = txn_offset_commit.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata="note"
+        )
+        topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
+            name="t", topic_id=topic_id, partitions=[asked]
         )
         request = txn_offset_commit.TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id=group,
             producer_id=self.me.producer_id,
             producer_epoch=self.me.epoch,
-            topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=[asked])],
+            topics=[topic],
             **member,
         )
         answer = await self.client.call(request, self.versions["commit_offsets"])

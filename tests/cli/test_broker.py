@@ -90,7 +90,7 @@ def test_a_port_in_use_is_one_line(cli: Cli) -> None:
         (["--data", __file__], "is a file"),
         (["--port", "65535", "--nodes", "2"], "no room for 2 nodes"),
         (["-t", "a:b"], "NAME[:PARTITIONS[:REPLICAS]]"),
-        (["--as-of", "2.9"], "a release of Kafka from 0.8 to 4.3, not '2.9'"),
+        (["--as-of", "2.9"], "a release of Kafka from 0.8 to 4.4, not '2.9'"),
         (["--nodes", "3", "--racks", "a,b"], "3 nodes need 3 racks, not 2"),
         (["-X", "segment_byte=1"], "did you mean 'segment_bytes'"),
         (["-X", "segment.bytes=0"], "segment_bytes must be at least 1, not 0"),

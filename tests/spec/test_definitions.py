@@ -18,7 +18,7 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """The union of what both sets of definitions have."""
+    """The union of what the three sets of definitions have."""
     for line in (Path(__file__).parent / "definitions.txt").read_text().splitlines():
         if not line.startswith("#"):
             key, name, *spans = line.split()
@@ -45,6 +45,6 @@ def test_the_table_of_apis_is_theirs(record_property: Callable[[str, object], No
     assert ours == theirs
     pairs = sum(map(len, theirs.values()))
     summary = (
-        f"(API, version) pairs of both sets of definitions that have classes: {pairs} of {pairs}"
+        f"(API, version) pairs of three sets of definitions that have classes: {pairs} of {pairs}"
     )
     record_property("summary", summary)

@@ -4,8 +4,8 @@ from aiokafkawire.errors import BrokerError, UnknownServerError
 from aiokafkawire.wire import ErrorCode, error_for, raise_for
 
 
-def test_every_code_of_kafka_4_3_is_known() -> None:
-    assert sorted(ErrorCode) == list(range(-1, 134))
+def test_every_code_of_kafka_4_4_is_known() -> None:
+    assert sorted(ErrorCode) == list(range(-1, 137))
 
 
 def test_retriable_and_invalidates_metadata() -> None:
@@ -25,7 +25,7 @@ def test_error_has_its_context() -> None:
     assert not error_for(29).retriable
 
 
-@pytest.mark.parametrize("code", [-1, -2, 134, 32_767])
+@pytest.mark.parametrize("code", [-1, -2, 137, 32_767])
 def test_unknown_codes_keep_their_number(code: int) -> None:
     error = error_for(code, topic="orders")
     assert isinstance(error, UnknownServerError)

@@ -15,7 +15,13 @@ FILES = (
     "data-messages",
     "coordinator-records",
     "nullable-structs",
+    "kafka-4.4",
 )
+RENAMED = {
+    ("TxnOffsetCommitRequest", "generationId"): "generationIdOrMemberEpoch",
+    ("StreamsGroupHeartbeatResponse", "acceptableRecoveryLag"): "acceptableRecoveryLagLegacy",
+}
+"""Fields whose names in vectors of 4.3.0 and earlier differ from those in 4.4."""
 
 
 @cache
@@ -30,5 +36,14 @@ def by_message() -> dict[str, list[tuple[str, dict[str, Any]]]]:
     found: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for file in FILES:
         for vector in lines(file):
+            if vector.get("kafka") != "4.4":
+                _use_new_names(vector)
             found[vector["message"]].append((file, vector))
     return found
+
+
+def _use_new_names(vector: dict[str, Any]) -> None:
+    form = vector["json"]
+    for (message, old), new in RENAMED.items():
+        if vector["message"] == message and old in form:
+            form[new] = form.pop(old)

@@ -32,6 +32,8 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         for text in (request.client_software_name, request.client_software_version)
     ):
         return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
+    if _is_misrouted(context, request):
+        return error_response(request, context.version, ErrorCode.REBOOTSTRAP_REQUIRED)
     if context.connection.authenticator is not None:
         context.connection.authenticator.on_api_versions_answered()
     features = finalized(context.state.oldest_release)
@@ -55,6 +57,15 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in features.items()
         ],
+    )
+
+
+def _is_misrouted(context: RequestContext, request: ApiVersionsRequest) -> bool:
+    """Return True if the client expects another node or cluster (KIP-1242)."""
+    expected = (request.cluster_id, request.node_id)
+    return request.cluster_id is not None and expected != (
+        context.cluster.cluster_id,
+        context.node_id,
     )
 
 

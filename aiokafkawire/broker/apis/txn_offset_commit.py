@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
@@ -22,6 +23,7 @@ from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -31,8 +33,9 @@ __all__ = ("error_response", "handle")
 
 FIRST_ABORTABLE_VERSION = 4
 FIRST_ADDING_VERSION = 5
+FIRST_ID_VERSION = 6
 
-GetError = Callable[[str, TxnOffsetCommitRequestPartition], int]
+GetError = Callable[[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition], int]
 
 
 async def handle(
@@ -45,23 +48,27 @@ async def handle(
         context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
-    forbidden = {
-        topic.name
-        for topic in request.topics
-        if not context.is_authorized(AclOperation.READ, ResourceType.TOPIC, topic.name)
-    }
-    if len(forbidden) == len(request.topics) > 0:
-        return error_response(request, context.version, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    refused = _name_topics(context, request)
+
+    def get_topic_error(
+        topic: TxnOffsetCommitRequestTopic, requested: TxnOffsetCommitRequestPartition
+    ) -> int:
+        return refused.get((topic.name, topic.topic_id), ErrorCode.NONE)
+
+    if len(refused) == len(request.topics) > 0:
+        return _response(request, get_topic_error)
     accepted: dict[TopicPartition, CommittedOffset] = {}
 
-    def get_error(topic: str, requested: TxnOffsetCommitRequestPartition) -> int:
-        if topic in forbidden:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    def get_error(
+        topic: TxnOffsetCommitRequestTopic, requested: TxnOffsetCommitRequestPartition
+    ) -> int:
         try:
-            _check(context, topic, requested)
+            _check(context, topic.name, requested)
         except ApiError as error:
-            return error.code
-        accepted[TopicPartition(topic, requested.partition_index)] = CommittedOffset(
+            return get_topic_error(topic, requested) or error.code
+        if code := get_topic_error(topic, requested):
+            return code
+        accepted[TopicPartition(topic.name, requested.partition_index)] = CommittedOffset(
             requested.committed_offset,
             requested.committed_leader_epoch,
             requested.committed_metadata or "",
@@ -82,9 +89,7 @@ async def handle(
         code = error.code
         return _response(
             request,
-            lambda topic, requested: (
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic in forbidden else code
-            ),
+            lambda topic, requested: get_topic_error(topic, requested) or code,
         )
     return response
 
@@ -101,10 +106,11 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=requested.partition_index,
-                        error_code=get_error(topic.name, requested),
+                        error_code=get_error(topic, requested),
                     )
                     for requested in topic.partitions
                 ],
@@ -114,17 +120,38 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
     )
 
 
+def _name_topics(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> dict[tuple[str, UUID], ErrorCode]:
+    """Set the names of topics that the request names by id.
+
+    Returns:
+        The error of each topic that has an unknown id or is forbidden.
+    """
+    refused: dict[tuple[str, UUID], ErrorCode] = {}
+    for topic in request.topics:
+        try:
+            if context.version >= FIRST_ID_VERSION:
+                topic.name = context.cluster.topic_by_id(topic.topic_id).name
+            context.authorize(AclOperation.READ, ResourceType.TOPIC, topic.name)
+        except ApiError as error:
+            refused[topic.name, topic.topic_id] = error.code
+    return refused
+
+
 def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
     context.check_coordinator(request.group_id)
     reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
         reply=reply,
         member_id=request.member_id,
-        generation=request.generation_id,
+        generation=request.generation_id_or_member_epoch,
         instance_id=request.group_instance_id,
         transactional=True,
     )
-    check_commit(context, request.group_id, event, reply)
+    by_id = context.version >= FIRST_ID_VERSION
+    missing = ErrorCode.GROUP_ID_NOT_FOUND if by_id else ErrorCode.ILLEGAL_GENERATION
+    check_commit(context, request.group_id, event, reply, missing=missing)
 
 
 def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> None:

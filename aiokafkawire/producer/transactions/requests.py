@@ -78,6 +78,7 @@ LAST_ADD_PARTITIONS = 3
 LAST_WITH_TV_0 = 4
 FIRST_WITH_TV_2 = 5
 FIRST_WITH_GROUP_METADATA = 3
+LAST_WITH_TOPIC_NAMES = 5
 
 _MEMBERSHIP_CODES = frozenset(
     {
@@ -168,12 +169,14 @@ def check_encodable(
 
 
 def _route_offset_commit(request: TxnOffsetCommit, transactional_id: str) -> RoutedRequest:
+    low, high = _version_range(request.transaction_version)
     return RoutedRequest(
         VersionedRequest(
             ApiKey.TXN_OFFSET_COMMIT, partial(_offset_commit_message, request, transactional_id)
         ),
         ToCoordinator(request.commit.group.group_id, CoordinatorType.GROUP),
-        *_version_range(request.transaction_version),
+        low,
+        LAST_WITH_TOPIC_NAMES if high is None else high,
     )
 
 
@@ -203,7 +206,7 @@ def _offset_commit_message(
         ],
     )
     if version >= FIRST_WITH_GROUP_METADATA:
-        message.generation_id = group.generation_id
+        message.generation_id_or_member_epoch = group.generation_id
         message.member_id = group.member_id
         message.group_instance_id = group.group_instance_id
     elif group.member_id:

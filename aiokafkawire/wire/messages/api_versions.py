@@ -19,10 +19,12 @@ UNSUPPORTED_VERSION = b"\x00\x23"
 """Error code 35: the start of a response if the broker does not support the version."""
 
 
-@request(key=18, versions="0-4", flexible="3+")
+@request(key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     client_software_name: str = field(versions="3+", default="", ignorable=True)
     client_software_version: str = field(versions="3+", default="", ignorable=True)
+    cluster_id: str | None = field(versions="5+", default=None, ignorable=True)
+    node_id: int32 = field(versions="5+", default=-1, ignorable=True)
 
 
 @struct
@@ -46,12 +48,15 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int16
 
 
-@response(key=18, versions="0-4", flexible="3+")
+@response(key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse(Response):
-    """A response with error 35 has the layout of version 0, for any version of the request."""
+    """A response with error 35 has the layout of version 0, for any version of the request.
+
+    Version 5 may return REBOOTSTRAP_REQUIRED (KIP-1242).
+    """
 
     # Before this response the client does not know if the broker supports flexible headers.
-    header_version_overrides: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0})
+    header_version_overrides: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0, 5: 0})
 
     @classmethod
     def layout_version(cls, version: int, body: memoryview) -> int:

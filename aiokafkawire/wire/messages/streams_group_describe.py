@@ -1,8 +1,9 @@
 """StreamsGroupDescribe: describe groups of Kafka Streams (KIP-1071). Key 89."""
 
 from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
-from aiokafkawire.wire.primitives import int16, int32, int64, uint16
-from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+from aiokafkawire.wire.messages.streams_group_topology_description_update import TopologyDescription
+from aiokafkawire.wire.primitives import int8, int16, int32, int64, uint16
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
     "DescribedStreamsGroup",
@@ -20,10 +21,11 @@ __all__ = (
 )
 
 
-@request(key=89, versions="0", flexible="0+")
+@request(key=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
     group_ids: list[str]
     include_authorized_operations: bool
+    include_topology_description: bool = field(versions="1+", default=False)
 
 
 @struct
@@ -111,9 +113,12 @@ class DescribedStreamsGroup(Struct):
     topology: StreamsGroupDescribeTopology | None = None
     members: list[StreamsGroupDescribeMember]
     authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
+    topology_description: TopologyDescription | None = field(versions="1+", default=None)
+    topology_description_status: int8 = field(versions="1+", default=0)
+    assignor_name: str | None = field(versions="1+", default=None, ignorable=True)
 
 
-@response(key=89, versions="0", flexible="0+")
+@response(key=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeResponse(Response):
     throttle_time_ms: int32
     groups: list[DescribedStreamsGroup]

@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat: heartbeat of a member of a Kafka Streams group (KIP-1071). Key 88."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32, int64, uint16
-from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
     "EndpointToPartitions",
@@ -77,7 +77,7 @@ class StreamsGroupHeartbeatTaskOffset(Struct):
     offset: int64
 
 
-@request(key=88, versions="0", flexible="0+")
+@request(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """Null fields have not changed since the last request."""
 
@@ -119,7 +119,7 @@ class EndpointToPartitions(Struct):
     standby_partitions: list[StreamsGroupHeartbeatTopicPartition]
 
 
-@response(key=88, versions="0", flexible="0+")
+@response(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatResponse(Response):
     throttle_time_ms: int32
     error_code: int16
@@ -127,11 +127,13 @@ class StreamsGroupHeartbeatResponse(Response):
     member_id: str
     member_epoch: int32
     heartbeat_interval_ms: int32
-    acceptable_recovery_lag: int32
+    acceptable_recovery_lag_legacy: int32 = field(versions="0", default=0)
     task_offset_interval_ms: int32
+    acceptable_recovery_lag: int64 = field(versions="1+", default=-1, ignorable=True)
     status: list[Status] | None
     active_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
     standby_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
     warmup_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
+    topology_description_required: bool = field(versions="1+", default=False)
     endpoint_information_epoch: int32
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = None

@@ -1,6 +1,8 @@
 """TxnOffsetCommit: commit offsets as part of a transaction. Key 28."""
 
-from aiokafkawire.wire.primitives import int16, int32, int64
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -23,17 +25,18 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @struct
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str
+    name: str = field(versions="0-5", default="", ignorable=True)
+    topic_id: UUID = field(versions="6+", default=ZERO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-@request(key=28, versions="0-5", flexible="3+")
+@request(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     transactional_id: str
     group_id: str
     producer_id: int64
     producer_epoch: int16
-    generation_id: int32 = field(versions="3+", default=-1)
+    generation_id_or_member_epoch: int32 = field(versions="3+", default=-1)
     member_id: str = field(versions="3+", default="")
     group_instance_id: str | None = field(versions="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic]
@@ -47,11 +50,12 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @struct
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str
+    name: str = field(versions="0-5", default="", ignorable=True)
+    topic_id: UUID = field(versions="6+", default=ZERO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
-@response(key=28, versions="0-5", flexible="3+")
+@response(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitResponse(Response):
     throttle_time_ms: int32
     topics: list[TxnOffsetCommitResponseTopic]

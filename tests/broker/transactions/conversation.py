@@ -409,7 +409,7 @@ async def _offsets(talking: Conversation) -> None:
         talking.note("pending", await talking.stable(group))
         talking.note("pending", await talking.stable(group, stable=False))
         if tx.versions["commit_offsets"] >= 3:
-            member = {"generation_id": 3, "member_id": "nobody"}
+            member = {"generation_id_or_member_epoch": 3, "member_id": "nobody"}
             code = await tx.commit_offsets(group, 9, **member)
             talking.note("a stranger commits offsets", E(code))
         talking.note("ends", E(await tx.end(commit=commit)))

@@ -104,7 +104,11 @@ def test_offset_commits_name_the_member_where_it_is_checked() -> None:
     out = build_request(TxnOffsetCommit(ME, TV_0, COMMIT), "id", 1)
     assert isinstance(out.message, VersionedRequest)
     message: Any = out.message.build(3)
-    assert (message.generation_id, message.member_id, message.group_instance_id) == (
+    assert (
+        message.generation_id_or_member_epoch,
+        message.member_id,
+        message.group_instance_id,
+    ) == (
         4,
         "m",
         "static",
