@@ -104,7 +104,7 @@ def test_any_bytes_leave_the_broker_alive(sent: list[bytes]) -> None:
         logging.getLogger("aiokafkawire.broker").setLevel(logging.NOTSET)
 
 
-@pytest.mark.parametrize("version", [5, 99, 32_767])
+@pytest.mark.parametrize("version", [6, 99, 32_767])
 async def test_an_unknown_api_versions_version_gets_the_supported_ones(
     client: RawClient, version: int
 ) -> None:
@@ -115,7 +115,7 @@ async def test_an_unknown_api_versions_version_gets_the_supported_ones(
     answer = decode(ApiVersionsResponse, 0, frame[4:])
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [
-        (ApiKey.API_VERSIONS, 0, 4)
+        (ApiKey.API_VERSIONS, 0, 5)
     ]
     await client.call(VERSIONS, 0)
 

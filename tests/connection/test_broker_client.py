@@ -577,7 +577,7 @@ async def test_a_0_10_broker_gets_api_versions_again_in_version_0():
             await client.request(COMMIT, deadline=soon())
         assert caught.value.broker == str(server.address)
     assert [(header.api_key, header.api_version) for header in broker.seen] == [
-        (18, 4),
+        (18, 5),
         (18, 0),
         (12, 1),
     ]

@@ -129,7 +129,7 @@ async def test_a_client_authenticates_between_api_versions_and_the_first_request
     async with serve(broker) as server, client_of(server.address, **sasl(mechanism)) as client:
         assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
     assert broker.steps == [
-        "ApiVersions v4",
+        "ApiVersions v5",
         "SaslHandshake v1",
         *["SaslAuthenticate v2"] * tokens,
         "Heartbeat v4",
@@ -226,7 +226,7 @@ async def test_a_listener_without_sasl_is_named():
     )
 
 
-STEPS = ["ApiVersions v4", "SaslHandshake v1", "SaslAuthenticate v2"]
+STEPS = ["ApiVersions v5", "SaslHandshake v1", "SaslAuthenticate v2"]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -119,7 +119,7 @@ def test_an_unsupported_version_response_with_a_range_is_followed_by_its_maximum
     assert isinstance(step, VersionsNegotiated)
 
 
-@pytest.mark.parametrize("reported_range", [(0, 4), (0, 99), (5, 3), (-1, 3)])
+@pytest.mark.parametrize("reported_range", [(0, HIGHEST), (0, 99), (5, 3), (-1, 3)])
 def test_an_unusable_range_falls_back_to_version_0(reported_range: tuple[int, int]):
     refused = versions_of((ApiKey.API_VERSIONS, *reported_range), error_code=35)
     step, asked = run(negotiation(), lambda _: ResponseReceived(refused))
