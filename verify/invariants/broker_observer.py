@@ -292,7 +292,7 @@ class BrokerObserver:
         offsets = tuple(
             (
                 TopicPartition(
-                    self._name(getattr(topic, "topic_id", _NO_ID), topic.name),
+                    self._name(topic.topic_id, topic.name),
                     partition.partition_index,
                 ),
                 partition.committed_offset,
@@ -307,16 +307,13 @@ class BrokerObserver:
             )
         errors = codes if response is not None and seen.carried_out else None
         transactional = seen.api_key is ApiKey.TXN_OFFSET_COMMIT
-        generation = (
-            message.generation_id if transactional else message.generation_id_or_member_epoch
-        )
         self._commits.append(
             CommitRequest(
                 seen.at,
                 seen.client_id,
                 message.group_id,
                 message.member_id,
-                generation,
+                message.generation_id_or_member_epoch,
                 offsets,
                 errors,
                 seen.node_id,
@@ -383,8 +380,6 @@ class BrokerObserver:
                         PositionLost(seen.at, seen.client_id, name, index, code)
                     )
 
-
-_NO_ID = UUID(int=0)
 
 _HANDLERS: dict[ApiKey, Callable[[BrokerObserver, SeenRequest, float], None]] = {
     ApiKey.PRODUCE: BrokerObserver._produce,
