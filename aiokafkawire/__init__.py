@@ -1,7 +1,7 @@
 """Kafka client for asyncio and trio.
 
-Most programs need `Producer` and `Consumer`. `Broker` is an embedded broker for tests. All errors
-are here and in `aiokafkawire.errors`.
+Most programs need `Producer` and `Consumer`. `Admin` creates topics, and describes and changes a
+cluster. `Broker` is an embedded broker for tests. All errors are here and in `aiokafkawire.errors`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from aiokafkawire._version import __version__
 
 if TYPE_CHECKING:
     from aiokafkawire._about import About, about
+    from aiokafkawire.admin import Admin
     from aiokafkawire.broker import Broker
     from aiokafkawire.consumer import Consumer, RebalanceListener
     from aiokafkawire.errors import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         MalformedMessage,
         NoBrokerAvailable,
         NoOffsetForPartition,
+        PartialFailure,
         ProducerFenced,
         ProtocolError,
         RecordTooLarge,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "About",
+    "Admin",
     "Assignor",
     "AuthenticationFailed",
     "AuthorizationFailed",
@@ -114,6 +117,7 @@ __all__ = (
     "NoOffsetForPartition",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartialFailure",
     "Partitioner",
     "PingResult",
     "Producer",
@@ -145,6 +149,7 @@ __all__ = (
 
 _DEFINED_IN = {
     "About": "_about",
+    "Admin": "admin",
     "Assignor": "group",
     "AuthenticationFailed": "errors",
     "AuthorizationFailed": "errors",
@@ -177,6 +182,7 @@ _DEFINED_IN = {
     "NoOffsetForPartition": "errors",
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "types",
+    "PartialFailure": "errors",
     "Partitioner": "producer",
     "PingResult": "types",
     "DetachedTransaction": "producer",
@@ -207,6 +213,7 @@ _DEFINED_IN = {
 }
 
 _SUBMODULES = (
+    "admin",
     "blocking",
     "broker",
     "config",

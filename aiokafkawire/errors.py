@@ -37,6 +37,7 @@ __all__ = (
     "MalformedMessage",
     "NoBrokerAvailable",
     "NoOffsetForPartition",
+    "PartialFailure",
     "ProducerFenced",
     "ProtocolError",
     "RecordTooLarge",
@@ -400,6 +401,32 @@ class UnknownServerError(BrokerError):
 
     What to do: check the broker's log.
     """
+
+
+# --- the admin client ------------------------------------------------------------------------
+
+
+class PartialFailure(KafkaError):
+    """Some items of a call of `Admin` failed, such as one of several topics.
+
+    `succeeded` has the results of the items that succeeded, `failed` the error of each other item,
+    by item. `retriable` is True if each of these errors is retriable.
+
+    What to do: handle the errors in `failed`; the items in `succeeded` are done. With
+    `return_errors=True`, the call returns the errors with the results instead.
+    """
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        succeeded: Mapping[Any, Any],
+        failed: Mapping[Any, KafkaError],
+        **context: Any,
+    ) -> None:
+        super().__init__(reason, **context)
+        self.succeeded = succeeded
+        self.failed = failed
 
 
 # --- records ---------------------------------------------------------------------------------

@@ -130,6 +130,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "AuthorizationFailed",
         "UnknownServerError",
     ),
+    "The admin client": ("PartialFailure",),
     "Records": ("CorruptRecord", "RecordTooLarge"),
     "The producer": (
         "BufferFull",

@@ -47,6 +47,8 @@ def made(name: str, reason: str, **context: Any) -> errors.KafkaError:
         context |= {"code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION"}
         if error_class is errors.AuthorizationFailed:
             context |= {"resource_type": "topic"}
+    elif error_class is errors.PartialFailure:
+        context |= {"succeeded": {}, "failed": {}}
     elif error_class is errors.DeliveriesFailed:
         context = {"count": 1, "first": None}
     error = error_class(reason, **context)
@@ -143,6 +145,7 @@ EXAMPLES = [
     errors.BrokerError(code=3, name="UNKNOWN_TOPIC_OR_PARTITION", retriable=True, api="Fetch"),
     errors.RecordTooLarge("x", size_bytes=7),
     errors.DeliveriesFailed("x", count=2, first=None),
+    errors.PartialFailure("x", succeeded={"a": 1}, failed={}),
     errors.NoOffsetForPartition("x", partitions=[("t", 0)]),
     errors.ProducerFenced("x", transactional_id="id", api="EndTxn"),
 ]

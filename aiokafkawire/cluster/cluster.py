@@ -85,7 +85,7 @@ class Cluster:
         self.pinger = Pinger(
             config, runtime, supervisor, self._broker_clients, self._metadata_updater
         )
-        self._coordinators = CoordinatorCache(supervisor.fields)
+        self.coordinators = CoordinatorCache(supervisor.fields)
         self.retry_backoff = RetryBackoff(
             Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms), runtime
         )
@@ -213,10 +213,14 @@ class Cluster:
     ) -> None:
         """Apply the new leader that a broker returned with an error (KIP-951)."""
         if endpoint is not None:
-            self._metadata_updater.apply(self.metadata.with_node(node_id, *endpoint))
+            self.add_node(node_id, *endpoint)
         self._metadata_updater.apply(self.metadata.with_leader(tp, node_id, leader_epoch))
 
     # --- nodes ---
+
+    def add_node(self, node_id: NodeId, host: str, port: int) -> None:
+        """Apply the address of a node that a response contained."""
+        self._metadata_updater.apply(self.metadata.with_node(node_id, host, port))
 
     async def wait_nodes(self, deadline: float) -> None:
         """Wait for the first metadata, if the client started without `connect_on_start`.
@@ -249,7 +253,7 @@ class Cluster:
             RequestTimedOut: No coordinator was found before the deadline.
         """
         route = ToCoordinator(key, type)
-        known = self._coordinators.known.get(route)
+        known = self.coordinators.known.get(route)
         if known is not None and known in self.metadata.nodes:
             return known
         request, min_version = find_coordinator_request(route)
@@ -266,15 +270,12 @@ class Cluster:
             coordinator = read_find_coordinator(response, key)
             code, reason = coordinator.error_code, coordinator.error_message
             if code == ErrorCode.NONE:
-                self._metadata_updater.apply(
-                    self.metadata.with_node(coordinator.node_id, coordinator.host, coordinator.port)
-                )
+                self.add_node(coordinator.node_id, coordinator.host, coordinator.port)
                 if coordinator.node_id in self.metadata.nodes:
-                    self._coordinators.put(route, coordinator.node_id)
+                    self.coordinators.put(route, coordinator.node_id)
                     return coordinator.node_id
-                reason = (
-                    f"its address is invalid: broker {coordinator.node_id} at {coordinator.host!r}"
-                )
+                node = f"broker {coordinator.node_id} at {coordinator.host!r}"
+                reason = f"its address is invalid: {node}"
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             error = error_for(
                 code, api="FindCoordinator", broker=broker, attempt=attempt, **route.context
@@ -296,7 +297,7 @@ class Cluster:
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP
     ) -> None:
         """Forget a coordinator that moved or is unreachable; the next request looks it up."""
-        self._coordinators.forget(ToCoordinator(key, type))
+        self.coordinators.forget(ToCoordinator(key, type))
 
     def replace_connection(self, node_id: NodeId, connection_kind: ConnectionKind) -> None:
         """Use a new connection to a node whose current one has been silent for too long."""
@@ -467,7 +468,7 @@ class Cluster:
             case ToNode(node_id):
                 return self.broker_client(node_id)
             case ToCoordinator():
-                node_id = self._coordinators.known.get(to)
+                node_id = self.coordinators.known.get(to)
             case ToController():
                 node_id = self.metadata.controller_id
             case ToAnyNode():
@@ -495,5 +496,5 @@ class Cluster:
         """Forget the coordinator of a failed route, and refresh the metadata."""
         # mutation: moved-coordinator-not-forgotten
         if isinstance(to, ToCoordinator):
-            self._coordinators.forget(to)
+            self.coordinators.forget(to)
         self._metadata_updater.request_update()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator
@@ -22,10 +22,14 @@ __all__ = (
     "CoordinatorCache",
     "FoundCoordinator",
     "find_coordinator_request",
+    "find_coordinators_request",
     "read_find_coordinator",
 )
 
 logger = logging.getLogger("aiokafkawire.cluster")
+
+FIRST_WITH_MANY_KEYS = 4
+"""FindCoordinator version that can look up several coordinators at once (KIP-699)."""
 
 MAX_COORDINATORS = 10_000
 """Size of the coordinator cache; beyond it, the oldest entry is dropped."""
@@ -47,12 +51,25 @@ def find_coordinator_request(
     """Return a FindCoordinator request, and the lowest version that can carry it."""
 
     def build(version: int) -> FindCoordinatorRequest:
-        if version >= 4:
+        if version >= FIRST_WITH_MANY_KEYS:
             return FindCoordinatorRequest(key_type=route.type, coordinator_keys=[route.key])
         return FindCoordinatorRequest(key=route.key, key_type=route.type)
 
     min_version = 0 if route.type is CoordinatorType.GROUP else 1
     return VersionedRequest(ApiKey.FIND_COORDINATOR, build), min_version
+
+
+def find_coordinators_request(
+    routes: Sequence[ToCoordinator],
+) -> tuple[VersionedRequest[FindCoordinatorResponse], int]:
+    """Return a request for coordinators of one type, and the lowest version that can carry it."""
+
+    def build(_: int) -> FindCoordinatorRequest:
+        return FindCoordinatorRequest(
+            key_type=routes[0].type, coordinator_keys=[route.key for route in routes]
+        )
+
+    return VersionedRequest(ApiKey.FIND_COORDINATOR, build), FIRST_WITH_MANY_KEYS
 
 
 def read_find_coordinator(response: FindCoordinatorResponse, key: str) -> FoundCoordinator:

@@ -19,9 +19,13 @@ class RetryBackoff:
 
     async def wait_or_raise(self, attempt: int, deadline: float, error: KafkaError) -> None:
         """Wait after a failed attempt; raise `error` if it is final or the deadline comes first."""
-        if not error.retriable:
+        if not error.retriable or not await self.wait(attempt, deadline):
             raise error
+
+    async def wait(self, attempt: int, deadline: float) -> bool:
+        """Wait after a failed attempt; return False at once if the deadline comes first."""
         retry_at = self._clock.now() + self._backoff.delay(attempt, self._rng)
         if retry_at >= deadline:
-            raise error
+            return False
         await self._clock.sleep_until(retry_at)
+        return True

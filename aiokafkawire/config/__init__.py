@@ -1,5 +1,6 @@
 """Options of the clients."""
 
+from aiokafkawire.config.admin_config import AdminConfig, AdminOptions
 from aiokafkawire.config.checks import (
     COMPRESSION_LEVELS,
     MAX_TEXT_BYTES,
@@ -36,6 +37,8 @@ __all__ = (
     "MAX_INT32",
     "MAX_TEXT_BYTES",
     "Acks",
+    "AdminConfig",
+    "AdminOptions",
     "ClientConfig",
     "ClientOptions",
     "CompressionName",

@@ -1,0 +1,118 @@
+"""The admin client that applications use."""
+
+from __future__ import annotations
+
+from typing import Never, Unpack
+
+from aiokafkawire.admin.cluster import ClusterOperations
+from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.topics import TopicOperations
+from aiokafkawire.cluster import Cluster
+from aiokafkawire.config import AdminConfig, AdminOptions, make_config
+from aiokafkawire.connection import parse_api_version
+from aiokafkawire.logs import log_fields
+from aiokafkawire.runtime import NEVER, BaseClient, Runtime, Session, Supervisor, client_label
+from aiokafkawire.types import PingResult, require_timeout
+
+__all__ = ("Admin",)
+
+
+class _AdminSession(Session):
+    """The objects that an admin client has between start and stop."""
+
+    def __init__(self, config: AdminConfig, runtime: Runtime, supervisor: Supervisor) -> None:
+        self.runtime = runtime
+        self.cluster = Cluster(config, runtime, supervisor)
+
+
+class Admin(
+    BaseClient[_AdminSession],
+    TopicOperations,
+    ClusterOperations,
+):
+    """Describes and changes topics, configs, groups, access control and the cluster itself.
+
+    ::
+
+        async with Admin(bootstrap_servers="localhost:9092") as admin:
+            await admin.create_topics([NewTopic("orders", num_partitions=6)])
+
+    The methods have the names of Java's Admin interface in snake_case. Each finds the brokers that
+    can answer (the controller, coordinators, partition leaders, or all brokers), sends its requests
+    in parallel, and retries errors that pass until its deadline: `timeout_ms` of the call, or
+    `default_api_timeout_ms`.
+
+    A call about many items, such as topics, raises `PartialFailure` if some of them failed; it has
+    the results of the others. With `return_errors=True` the call returns the errors as results. A
+    call for which the brokers are too old uses an older API, or raises `UnsupportedVersion` with
+    the release needed.
+
+    Use an admin client only in the event loop that started it. Several tasks may share it. Every
+    call may be cancelled; a broker may then carry out what has been sent.
+
+    Args:
+        options: The fields of `AdminConfig`; only `bootstrap_servers` is required.
+
+    Raises:
+        InvalidOption: An option is unknown, out of range, or contradicts another one.
+        TypeError: A positional argument was given.
+    """
+
+    def __init__(self, *positional: Never, **options: Unpack[AdminOptions]) -> None:
+        """Check the options. The client connects in `start` or `async with`.
+
+        `help(aiokafkawire.config.AdminOptions)` lists all options.
+        """
+        if positional:
+            raise TypeError(
+                f"Admin takes keyword arguments only, not a {type(positional[0]).__name__}:"
+                " Admin(bootstrap_servers='host:port')"
+            )
+        self.config = make_config(AdminConfig, options)
+        parse_api_version(self.config.api_version)
+        super().__init__(
+            "admin client",
+            client_label("Admin", self.config),
+            log_prefix=f"admin {self.config.client_id}",
+            fields=log_fields(client_id=self.config.client_id),
+        )
+
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> _AdminSession:
+        session = _AdminSession(self.config, runtime, supervisor)
+        timeout_s = self.config.default_api_timeout_ms / 1_000
+        await session.cluster.start(runtime.clock.now() + timeout_s)
+        return session
+
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
+        self._lifecycle.check_loop()
+        session = self._lifecycle.session
+        fatal = self._lifecycle.take_unreported_failure()
+        deadline = NEVER
+        if session is not None:
+            deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
+        await self._lifecycle.stop(_close_session, deadline)
+        return fatal
+
+    async def ping(
+        self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
+    ) -> PingResult:
+        """Check whether a broker responds; see `Producer.ping`."""
+        session = self._lifecycle.require_session_in_loop()
+        return await session.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return the current metrics of the connections; names end in their unit."""
+        return self._lifecycle.require_session_in_loop().cluster.metrics()
+
+    def _requester(self, timeout_ms: int | None) -> Requester:
+        session = self._lifecycle.require_session_in_loop()
+        if timeout_ms is None:
+            timeout_ms = self.config.default_api_timeout_ms
+        else:
+            require_timeout("timeout_ms", timeout_ms)
+        deadline = session.runtime.clock.now() + timeout_ms / 1_000
+        return Requester(session.cluster, session.runtime, deadline)
+
+
+async def _close_session(session: _AdminSession) -> None:
+    await session.cluster.aclose()

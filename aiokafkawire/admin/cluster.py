@@ -1,0 +1,115 @@
+"""Operations on the cluster."""
+
+from __future__ import annotations
+
+from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.types.acl_operation import authorized_operations
+from aiokafkawire.admin.types.cluster import ClusterDescription, Node
+from aiokafkawire.connection import VersionedRequest
+from aiokafkawire.errors import UnsupportedVersion
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+__all__ = ("ClusterOperations",)
+
+FIRST_WITH_FENCED_BROKERS = 2
+FIRST_WITH_AUTHORIZED_OPERATIONS, LAST_WITH_AUTHORIZED_OPERATIONS = 8, 10
+"""Metadata versions with the authorized operations on the cluster."""
+
+
+class ClusterOperations(Operations):
+    """Operations on the cluster."""
+
+    async def describe_cluster(
+        self,
+        *,
+        include_authorized_operations: bool = False,
+        include_fenced_brokers: bool = False,
+        timeout_ms: int | None = None,
+    ) -> ClusterDescription:
+        """Describe the cluster: its id, controller and brokers.
+
+        Uses Metadata before Kafka 2.8.
+
+        Args:
+            include_authorized_operations: Ask for the operations that the principal may perform
+                on the cluster (Kafka 2.3+).
+            include_fenced_brokers: Include brokers that are registered, but not alive (Kafka 4.0+).
+            timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
+
+        Raises:
+            UnsupportedVersion: The brokers do not support what is asked for.
+            KafkaError: No broker could answer.
+        """
+        requester = self._requester(timeout_ms)
+
+        def build(version: int) -> DescribeClusterRequest:
+            return DescribeClusterRequest(
+                include_cluster_authorized_operations=include_authorized_operations,
+                include_fenced_brokers=include_fenced_brokers,
+            )
+
+        request: VersionedRequest[DescribeClusterResponse] = VersionedRequest(
+            ApiKey.DESCRIBE_CLUSTER, build
+        )
+        try:
+            response = await requester.request(
+                request, min_version=FIRST_WITH_FENCED_BROKERS if include_fenced_brokers else 0
+            )
+        except UnsupportedVersion:
+            if include_fenced_brokers:
+                raise
+            return await _describe_by_metadata(requester, include_authorized_operations)
+        operations = authorized_operations(response.cluster_authorized_operations)
+        nodes = {
+            broker.broker_id: Node(
+                broker.broker_id, broker.host, broker.port, broker.rack, broker.is_fenced
+            )
+            for broker in response.brokers
+        }
+        return ClusterDescription(
+            response.cluster_id,
+            _known(response.controller_id),
+            tuple(nodes[node_id] for node_id in sorted(nodes)),
+            operations if include_authorized_operations else None,
+        )
+
+
+async def _describe_by_metadata(
+    requester: Requester, include_authorized_operations: bool
+) -> ClusterDescription:
+    def build(version: int) -> MetadataRequest:
+        if include_authorized_operations:
+            return MetadataRequest(topics=[], include_cluster_authorized_operations=True)
+        return MetadataRequest(topics=[])
+
+    request: VersionedRequest[MetadataResponse] = VersionedRequest(ApiKey.METADATA, build)
+    if include_authorized_operations:
+        response = await requester.request(
+            request,
+            min_version=FIRST_WITH_AUTHORIZED_OPERATIONS,
+            max_version=LAST_WITH_AUTHORIZED_OPERATIONS,
+        )
+        operations = authorized_operations(response.cluster_authorized_operations)
+    else:
+        response, operations = await requester.request(request), None
+    nodes = {
+        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in response.brokers
+    }
+    return ClusterDescription(
+        response.cluster_id,
+        _known(response.controller_id),
+        tuple(nodes[node_id] for node_id in sorted(nodes)),
+        operations,
+    )
+
+
+def _known(node_id: NodeId) -> NodeId | None:
+    return node_id if node_id >= 0 else None

@@ -1,0 +1,261 @@
+"""Describes topics by DescribeTopicPartitions, page by page, or by Metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from aiokafkawire.admin.items import PARTITION_LOOKUPS, UNKNOWN_ITEM_CODES, response_error
+from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.routing import RETRIED_CODES
+from aiokafkawire.admin.types.acl_operation import AclOperation, authorized_operations
+from aiokafkawire.admin.types.topics import TopicDescription, TopicPartitionInfo
+from aiokafkawire.cluster.bootstrap import FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION
+from aiokafkawire.connection import VersionedRequest
+from aiokafkawire.errors import BrokerError, KafkaError, ProtocolError, UnsupportedVersion
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
+from aiokafkawire.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    DescribeTopicPartitionsTopicRequest,
+)
+from aiokafkawire.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+__all__ = ("MAX_PARTITIONS_PER_PAGE", "TopicDescriber")
+
+MAX_PARTITIONS_PER_PAGE = 2_000
+"""Partitions in one DescribeTopicPartitions response, as brokers limit them by default."""
+
+FIRST_WITH_AUTHORIZED_OPERATIONS = 8
+FIRST_WITH_TOPIC_IDS = 12
+"""Metadata version whose requests may name topics by id."""
+
+Topic = str | UUID
+
+
+class TopicDescriber:
+    """Describes topics for one call."""
+
+    def __init__(self, requester: Requester, *, include_authorized_operations: bool) -> None:
+        self._requester = requester
+        self._with_operations = include_authorized_operations
+        self._has_pages = True
+
+    async def describe(
+        self, topics: Collection[Topic]
+    ) -> dict[Topic, TopicDescription | KafkaError]:
+        """Return the description or error of each topic, by name or id as given."""
+        return await self._requester.retry_items(topics, self._attempt, _is_final)
+
+    async def _attempt(
+        self, topics: Sequence[Topic], _: int
+    ) -> dict[Topic, TopicDescription | KafkaError]:
+        names = [topic for topic in topics if isinstance(topic, str)]
+        ids = [topic for topic in topics if isinstance(topic, UUID)]
+        results: dict[Topic, TopicDescription | KafkaError] = {}
+        try:
+            if names:
+                results |= await self._by_name(names)
+        except KafkaError as error:
+            results.update(dict.fromkeys(names, error))
+        try:
+            if ids:
+                results |= await self._by_id(ids)
+        except KafkaError as error:
+            results.update(dict.fromkeys(ids, error))
+        return results
+
+    # --- DescribeTopicPartitions ---
+
+    async def _by_name(self, names: Sequence[str]) -> Mapping[Topic, TopicDescription | KafkaError]:
+        if self._has_pages:
+            try:
+                return await self._pages(names)
+            except UnsupportedVersion:
+                self._has_pages = False
+        return await self._by_metadata(names)
+
+    async def _pages(self, names: Sequence[str]) -> dict[Topic, TopicDescription | KafkaError]:
+        """Read all pages: a topic may begin on one page and go on on the next."""
+        in_order = sorted(names)
+        found: dict[str, DescribeTopicPartitionsResponseTopic] = {}
+        cursor: Cursor | None = None
+        while True:
+            start = 0 if cursor is None else in_order.index(cursor.topic_name)
+            response = await self._requester.request(
+                DescribeTopicPartitionsRequest(
+                    topics=[
+                        DescribeTopicPartitionsTopicRequest(name=name) for name in in_order[start:]
+                    ],
+                    response_partition_limit=MAX_PARTITIONS_PER_PAGE,
+                    cursor=cursor,
+                )
+            )
+            for topic in response.topics:
+                if topic.name is None or topic.name not in in_order:
+                    continue
+                earlier = found.get(topic.name)
+                if earlier is not None and not earlier.error_code:
+                    earlier.partitions.extend(topic.partitions)
+                else:
+                    found[topic.name] = topic
+            following = response.next_cursor
+            if following is None:
+                break
+            if following.topic_name not in in_order or (
+                cursor is not None and _place(following) <= _place(cursor)
+            ):
+                raise ProtocolError(
+                    f"the DescribeTopicPartitions response continues at {following.topic_name!r}"
+                    f" partition {following.partition_index}, which is no later page",
+                    api="DescribeTopicPartitions",
+                )
+            cursor = following
+        return {name: self._paged_topic(name, found.get(name)) for name in names}
+
+    def _paged_topic(
+        self, name: str, topic: DescribeTopicPartitionsResponseTopic | None
+    ) -> TopicDescription | KafkaError:
+        api = "DescribeTopicPartitions"
+        if topic is None:
+            return _missing(api, name)
+        error = response_error(topic.error_code, api=api, topic=name)
+        if error is not None:
+            return error
+        return TopicDescription(
+            name,
+            None if topic.topic_id == ZERO_UUID else topic.topic_id,
+            topic.is_internal,
+            _by_number(map(_paged_partition, topic.partitions)),
+            self._operations(topic.topic_authorized_operations),
+        )
+
+    def _operations(self, bits: int) -> frozenset[AclOperation] | None:
+        return authorized_operations(bits) if self._with_operations else None
+
+    # --- Metadata ---
+
+    async def _by_metadata(
+        self, names: Sequence[str]
+    ) -> dict[Topic, TopicDescription | KafkaError]:
+        def build(version: int) -> MetadataRequest:
+            # Before v4, naming a topic may create it: ask for all topics.
+            if version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION:
+                return MetadataRequest(topics=None if version >= 1 else [])
+            return MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=self._with_operations,
+            )
+
+        response = await self._metadata(
+            build, FIRST_WITH_AUTHORIZED_OPERATIONS if self._with_operations else 0
+        )
+        found = {topic.name: topic for topic in response.topics}
+        asked_for_all = len(found) > len(names)
+        results: dict[Topic, TopicDescription | KafkaError] = {}
+        for name in names:
+            topic = found.get(name)
+            if topic is None and asked_for_all:
+                error = response_error(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, api="Metadata", topic=name
+                )
+                assert error is not None
+                results[name] = error
+            else:
+                results[name] = self._metadata_topic(name, topic)
+        return results
+
+    async def _by_id(self, ids: Sequence[UUID]) -> dict[Topic, TopicDescription | KafkaError]:
+        def build(_: int) -> MetadataRequest:
+            return MetadataRequest(
+                topics=[MetadataRequestTopic(topic_id=each, name=None) for each in ids],
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=self._with_operations,
+            )
+
+        response = await self._metadata(build, FIRST_WITH_TOPIC_IDS)
+        found = {topic.topic_id: topic for topic in response.topics}
+        return {each: self._metadata_topic(each, found.get(each)) for each in ids}
+
+    async def _metadata(
+        self, build: Callable[[int], MetadataRequest], min_version: int
+    ) -> MetadataResponse:
+        request: VersionedRequest[MetadataResponse] = VersionedRequest(ApiKey.METADATA, build)
+        return await self._requester.request(request, min_version=min_version)
+
+    def _metadata_topic(
+        self, asked: Topic, topic: MetadataResponseTopic | None
+    ) -> TopicDescription | KafkaError:
+        if topic is None:
+            return _missing("Metadata", asked)
+        error = response_error(topic.error_code, api="Metadata", topic=str(asked))
+        if error is not None:
+            return error
+        if not topic.name:
+            return _missing("Metadata", asked)
+        return TopicDescription(
+            topic.name,
+            None if topic.topic_id == ZERO_UUID else topic.topic_id,
+            topic.is_internal,
+            _by_number(map(_metadata_partition, topic.partitions)),
+            self._operations(topic.topic_authorized_operations),
+        )
+
+
+def _is_final(error: KafkaError, count: int) -> bool:
+    if isinstance(error, BrokerError):
+        if error.code in UNKNOWN_ITEM_CODES:
+            return count >= PARTITION_LOOKUPS
+        return error.code not in RETRIED_CODES
+    return not error.retriable
+
+
+def _missing(api: str, topic: Topic) -> ProtocolError:
+    return ProtocolError(f"the {api} response lacks topic {topic}", api=api, topic=str(topic))
+
+
+def _place(cursor: Cursor) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
+
+
+def _by_number(partitions: Iterable[TopicPartitionInfo]) -> dict[int, TopicPartitionInfo]:
+    found = {info.partition: info for info in partitions}
+    return {number: found[number] for number in sorted(found)}
+
+
+def _node_ids(ids: Sequence[NodeId] | None) -> tuple[NodeId, ...] | None:
+    return None if ids is None else tuple(ids)
+
+
+def _paged_partition(partition: DescribeTopicPartitionsResponsePartition) -> TopicPartitionInfo:
+    return TopicPartitionInfo(
+        partition.partition_index,
+        partition.leader_id if partition.leader_id >= 0 else None,
+        partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.offline_replicas),
+        _node_ids(partition.eligible_leader_replicas),
+        _node_ids(partition.last_known_elr),
+    )
+
+
+def _metadata_partition(partition: MetadataResponsePartition) -> TopicPartitionInfo:
+    return TopicPartitionInfo(
+        partition.partition_index,
+        partition.leader_id if partition.leader_id >= 0 else None,
+        partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.offline_replicas),
+    )

@@ -1,0 +1,140 @@
+"""Brokers of items: coordinators of groups, leaders of partitions, brokers named by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafkawire.admin.items import ItemRequest
+from aiokafkawire.admin.routing import Target
+from aiokafkawire.cluster import (
+    Cluster,
+    CoordinatorType,
+    MetadataSnapshot,
+    Route,
+    ToAnyNode,
+    ToController,
+    ToCoordinator,
+    ToNode,
+)
+from aiokafkawire.cluster.bootstrap import metadata_request
+from aiokafkawire.cluster.coordinator_lookup import find_coordinators
+from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT
+from aiokafkawire.errors import BrokerError, ConnectionFailed, KafkaError
+from aiokafkawire.types import TopicPartition, no_partition_text
+from aiokafkawire.wire import ErrorCode, error_for
+
+if TYPE_CHECKING:
+    from aiokafkawire.admin.requester import Requester
+
+__all__ = ("forget_location", "locate", "topic_metadata")
+
+K = TypeVar("K", bound=Hashable)
+
+_COORDINATOR_CODES = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+_COORDINATOR_TYPES = {
+    Target.GROUP_COORDINATOR: CoordinatorType.GROUP,
+    Target.TRANSACTION_COORDINATOR: CoordinatorType.TRANSACTION,
+}
+
+
+async def locate(
+    requester: Requester, request: ItemRequest[K, Any], keys: Sequence[K]
+) -> Mapping[K, Route | KafkaError]:
+    """Return the route of each item, or the error of its lookup."""
+    target = request.effective_target
+    try:
+        match target:
+            case Target.ANY_BROKER:
+                return dict.fromkeys(keys, ToAnyNode())
+            case Target.CONTROLLER:
+                return dict.fromkeys(keys, ToController())
+            case Target.NAMED_BROKER:
+                places = {key: request.place(key) for key in keys}
+                return await _named(requester, places)
+            case Target.PARTITION_LEADER:
+                return await _leaders(requester, {key: request.place(key) for key in keys})
+            case Target.GROUP_COORDINATOR | Target.TRANSACTION_COORDINATOR:
+                kind = _COORDINATOR_TYPES[target]
+                wanted = {key: ToCoordinator(request.place(key), kind) for key in keys}
+                found = await find_coordinators(
+                    requester.cluster, list(wanted.values()), deadline=requester.deadline
+                )
+                nodes = {route: _route(node) for route, node in found.items()}
+                return {key: nodes[route] for key, route in wanted.items()}
+            case _:
+                raise AssertionError(f"items cannot be sent to {target.value}")
+    except KafkaError as error:
+        return dict.fromkeys(keys, error)
+
+
+def _route(node: int | KafkaError) -> Route | KafkaError:
+    return node if isinstance(node, KafkaError) else ToNode(node)
+
+
+async def _named(requester: Requester, nodes: Mapping[K, int]) -> dict[K, Route | KafkaError]:
+    cluster = requester.cluster
+    await cluster.wait_nodes(requester.deadline)
+    if not cluster.metadata.nodes.keys() >= set(nodes.values()):
+        # A node that joined a moment ago is not in older metadata.
+        version = cluster.metadata.version
+        cluster.request_update()
+        await cluster.wait_update(version, requester.deadline)
+    known = cluster.metadata.nodes
+    return {
+        key: ToNode(node_id)
+        if node_id in known
+        else ConnectionFailed(
+            f"the cluster has no broker {node_id}; its brokers are"
+            f" {', '.join(map(str, sorted(known)))}",
+            broker=str(node_id),
+            retriable=False,
+        )
+        for key, node_id in nodes.items()
+    }
+
+
+async def _leaders(
+    requester: Requester, partitions: Mapping[K, TopicPartition]
+) -> dict[K, Route | KafkaError]:
+    topics = dict.fromkeys(tp.topic for tp in partitions.values())
+    snapshot = await topic_metadata(requester, topics)
+    return {key: _leader(requester.cluster, snapshot, tp) for key, tp in partitions.items()}
+
+
+def _leader(cluster: Cluster, snapshot: MetadataSnapshot, tp: TopicPartition) -> Route | KafkaError:
+    """Return the route to the leader of a partition."""
+    topic = snapshot.topics.get(tp.topic)
+    context = {"api": "Metadata", "topic": tp.topic, "partition": tp.partition}
+    if topic is None:
+        code = snapshot.errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return error_for(code, **context)
+    if tp.partition not in topic.partitions:
+        error = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **context)
+        text = no_partition_text(tp.topic, tp.partition, topic.partitions)
+        error.reason = f"{error.name}: {text}"
+        return error
+    leader = snapshot.leader(tp)
+    if leader is None:
+        return error_for(ErrorCode.LEADER_NOT_AVAILABLE, **context)
+    if leader.node not in cluster.metadata.nodes:
+        node = snapshot.nodes[leader.node]
+        cluster.add_node(leader.node, node.address.host, node.address.port)
+    return ToNode(leader.node)
+
+
+async def topic_metadata(requester: Requester, topics: Iterable[str] | None) -> MetadataSnapshot:
+    """Request the metadata of topics, None for all; impossible entries are left out."""
+    wanted = None if topics is None else list(topics)
+    response = await requester.request(metadata_request(wanted, allow_creation=False))
+    return EMPTY_SNAPSHOT.with_response(response, wanted).snapshot
+
+
+def forget_location(cluster: Cluster, request: ItemRequest[K, Any], key: K, result: object) -> None:
+    """Forget the coordinator of an item that has moved, so that the next attempt finds it."""
+    kind = _COORDINATOR_TYPES.get(request.effective_target)
+    if kind is None or not isinstance(result, KafkaError):
+        return
+    if not isinstance(result, BrokerError) or result.code in _COORDINATOR_CODES:
+        cluster.mark_coordinator_unknown(request.place(key), kind)
