@@ -25,7 +25,7 @@ INTRODUCED_IN: Mapping[ApiKey, str] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "2.3:0 2.4:1",
     ApiKey.LIST_CONFIG_RESOURCES: "3.7:0 4.1:1",
     ApiKey.DESCRIBE_CLUSTER: "2.8:0 3.7:1 4.0:2",
-    ApiKey.API_VERSIONS: "0.10.0:0 0.11.0:1 2.0:2 2.4:3 3.9:4",
+    ApiKey.API_VERSIONS: "0.10.0:0 0.11.0:1 2.0:2 2.4:3 3.9:4 4.4:5",
     ApiKey.UPDATE_FEATURES: "2.7:0 3.3:1 4.0:2",
     ApiKey.DESCRIBE_QUORUM: "3.0:0 3.3:1 3.9:2",
     ApiKey.ADD_RAFT_VOTER: "3.9:0 4.2:1",
@@ -40,7 +40,7 @@ INTRODUCED_IN: Mapping[ApiKey, str] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: "3.7:0 4.0:1",
     ApiKey.SHARE_GROUP_DESCRIBE: "4.1:1",
     ApiKey.STREAMS_GROUP_DESCRIBE: "4.1:0",
-    ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2",
+    ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2 4.4:3",
     ApiKey.LEAVE_GROUP: "0.9.0:0 0.11.0:1 2.0:2 2.4:4 3.2:5",
     ApiKey.OFFSET_FETCH: "0.8.1:0 0.8.2:1 0.10.2:2 0.11.0:3 2.0:4 2.1:5 2.4:6 2.5:7 3.0:8 3.7:9"
     " 4.2:10",
