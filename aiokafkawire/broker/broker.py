@@ -28,6 +28,7 @@ from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
+from aiokafkawire.broker.log_retention import LogRetention
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import BrokerOptions, check_arguments, check_ports
 from aiokafkawire.broker.release_choice import resolve_options, resolve_release
@@ -220,6 +221,7 @@ class Broker(BaseClient[BrokerState]):
         except StorageError as error:
             raise KafkaError(f"{directory} cannot be used by a broker: {error}") from error
         cluster.racks.update(self._racks)
+        cluster.dynamic_configs.requires_cluster_min_insync = self._uses_elr
         state = self._make_state(runtime, cluster, store)
         if isinstance(cluster, ControllerContext):
             state.replication = Replication(
@@ -231,6 +233,15 @@ class Broker(BaseClient[BrokerState]):
                 releases=state.releases,
             )
         supervisor.spawn(state.group_coordinator.run, name="groups")
+        retention = LogRetention(
+            cluster,
+            runtime.clock,
+            self.options.log_retention_check_interval_ms / 1000,
+            lambda partition: (
+                [partition] if state.replication is None else state.replication.replicas(partition)
+            ),
+        )
+        supervisor.spawn(retention.run, name="retention")
         supervisor.spawn(state.transaction_coordinator.run, name="transactions")
         await self._start_nodes(runtime, supervisor, state)
         if self._kafka07_bind is not None:
@@ -315,8 +326,12 @@ class Broker(BaseClient[BrokerState]):
             self.options,
             self._runtime.rng,
             allow_unclean=not self._release.since(UNCLEAN_ELECTION_UNTIL),
-            uses_elr=finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0,
+            uses_elr=self._uses_elr,
         )
+
+    @property
+    def _uses_elr(self) -> bool:
+        return finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0
 
     def _bind_addresses(
         self, listeners: Sequence[BrokerListener], node_id: int

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.callbacks import Callbacks
-from aiokafkawire.broker.config_defs import validate_topic_configs
+from aiokafkawire.broker.configs import ConfigResourceType, DynamicConfigs, LogConfig
+from aiokafkawire.broker.configs.topics import validate_new_topic_configs
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.reassignments import (
@@ -63,6 +64,7 @@ DEFAULT_REPLICATION_FACTOR = 3
 
 ELECTION_NOT_NEEDED = "Leader election not needed for topic partition."
 
+MAX_TOPIC_NAME_LENGTH = 249
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -148,18 +150,6 @@ class Topic:
     partitions: list[Partition]
     configs: dict[str, str]
 
-    def int_config(self, config: str, default: int) -> int:
-        """Return the value of a numeric topic config."""
-        return int(self.configs.get(config, default))
-
-    @property
-    def uses_log_append_time(self) -> bool:
-        return self.configs.get("message.timestamp.type") == "LogAppendTime"
-
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.configs.get("cleanup.policy", "")
-
 
 class ClusterState:
     """State that all nodes share. Changes that a restart needs are saved at once."""
@@ -175,6 +165,7 @@ class ClusterState:
         self.racks: dict[int, str] = {}
         self.on_topic_deletion: list[Callable[[str], None]] = []
         self.before_topic_creation: list[Callable[[], None]] = []
+        self.dynamic_configs = DynamicConfigs(options)
         self._by_id: dict[UUID, Topic] = {}
         self._coordinators = [
             self.node_ids[number % len(self.node_ids)] for number in range(COORDINATOR_PARTITIONS)
@@ -404,7 +395,7 @@ class ClusterState:
         )
         self._check_count(len(replicas))
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
-        topic = Topic(name, topic_id, [], validate_topic_configs(configs or {}))
+        topic = Topic(name, topic_id, [], validate_new_topic_configs(configs or {}))
         if not validate_only:
             for callback in self.before_topic_creation:
                 callback()
@@ -599,11 +590,18 @@ class ClusterState:
         replicas: list[list[int]],
         starts: Mapping[int, int] = MappingProxyType({}),
     ) -> list[Partition]:
-        made = []
-        for index, nodes in enumerate(replicas, first):
-            log = PartitionLog(f"{name}-{index}", self._store, self.options, starts.get(index, 0))
-            made.append(Partition(name, index, nodes, log))
-        return made
+        return [
+            self._create_partition(name, index, nodes, starts.get(index, 0))
+            for index, nodes in enumerate(replicas, first)
+        ]
+
+    def _create_partition(self, name: str, index: int, nodes: list[int], start: int) -> Partition:
+        def config() -> LogConfig:
+            return self.log_config(name, partition.leader)
+
+        log = PartitionLog(f"{name}-{index}", self._store, self.options, start, config)
+        partition = Partition(name, index, nodes, log)
+        return partition
 
     def _elect_leaders(self, partitions: Iterable[Partition]) -> None:
         """Elect the first live replica of each new partition."""
@@ -619,10 +617,58 @@ class ClusterState:
     def _add_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        if topic.configs:
+            self.dynamic_configs.changed()
 
     def _remove_topic(self, topic: Topic) -> None:
+        if topic.configs:
+            # A later topic of this name has other configs.
+            self.dynamic_configs.changed()
         del self.topics[topic.name]
         del self._by_id[topic.topic_id]
+
+    # --- configs -----------------------------------------------------------------------------
+
+    def topic_config(self, topic: Topic, name: str, node_id: int) -> str:
+        """Return the value of a config that applies to a topic on a node."""
+        return self.dynamic_configs.topic_value(topic.name, topic.configs, name, node_id)
+
+    def log_config(self, topic: str, node_id: int) -> LogConfig:
+        """Return the config of the logs of a topic on a node."""
+        known = self.topics.get(topic)
+        own = {} if known is None else known.configs
+        return self.dynamic_configs.log_config(topic, own, node_id)
+
+    def alter_configs(
+        self, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]
+    ) -> None:
+        """Replace all configs that are set for a resource.
+
+        Raises:
+            StorageError: The configs are unchanged.
+        """
+        before = self._own_configs(resource_type, name)
+        self._set_configs(resource_type, name, configs)
+        try:
+            self.save()
+        except StorageError:
+            self._set_configs(resource_type, name, before)
+            raise
+        logger.info("Configs of %s %r: altered", resource_type.name.lower(), name)
+
+    def _own_configs(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
+        if resource_type is ConfigResourceType.TOPIC:
+            return self.topic(name).configs
+        return self.dynamic_configs.of(resource_type, name)
+
+    def _set_configs(
+        self, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]
+    ) -> None:
+        if resource_type is ConfigResourceType.TOPIC:
+            self.topic(name).configs = dict(configs)
+            self.dynamic_configs.changed()
+        else:
+            self.dynamic_configs.replace(resource_type, name, configs)
 
     # --- producers ---------------------------------------------------------------------------
 
@@ -659,6 +705,7 @@ class ClusterState:
         return {
             "cluster_id": self.cluster_id,
             "producer_id_limit": self._producer_id_limit,
+            "configs": self.dynamic_configs.to_json(),
             "topics": [
                 {
                     "name": topic.name,
@@ -687,6 +734,7 @@ class ClusterState:
         try:
             self.cluster_id = str(state["cluster_id"])
             self._next_producer_id = self._producer_id_limit = int(state["producer_id_limit"])
+            self.dynamic_configs.load(state.get("configs", ()))
             for saved in state["topics"]:
                 self._load_topic(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -731,8 +779,19 @@ def _is_disk_full(error: StorageError) -> bool:
 
 def check_topic_name(name: str) -> None:
     """Raise `ApiError` unless the name is valid for a topic."""
-    if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
-        raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"a topic cannot be named {name!r}: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
+    if TOPIC_NAME.fullmatch(name) and name not in {".", ".."}:
+        return
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in {".", ".."}:
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        reason = (
+            f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
         )
+    else:
+        reason = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics,"
+            " '.', '_' and '-'"
+        )
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 
 from aiokafkawire.broker.api_error import StorageError
+from aiokafkawire.broker.configs import LogConfig
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.producer_state import (
     NO_PRODUCER_ID,
@@ -122,8 +123,19 @@ class PartitionLog:
     only a crash of the process.
     """
 
-    def __init__(self, name: str, store: Store, options: BrokerConfig, start: int = 0) -> None:
-        """Load the partition `name` from `store`; a torn or corrupt tail is truncated."""
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        options: BrokerConfig,
+        start: int = 0,
+        config: Callable[[], LogConfig] | None = None,
+    ) -> None:
+        """Load the partition `name` from `store`; a torn or corrupt tail is truncated.
+
+        `config` returns the current config of the topic. It defaults to that of the options.
+        """
+        default = LogConfig.from_options(options)
         self.name = name
         self.start_offset = start
         self.end_offset = 0
@@ -131,6 +143,7 @@ class PartitionLog:
         self.producers = ProducerStateManager(refuse_unknown=options.refuse_unknown_producers)
         self._store = store
         self._options = options
+        self._config = config or (lambda: default)
         number = options.flush_messages
         self._flush_messages = math.inf if number is None else number
         self._segments: list[LogSegment] = []
@@ -161,9 +174,11 @@ class PartitionLog:
         self._index_batch(segment, view, position, change)
         if self.end_offset - self.recovery_point >= self._flush_messages:
             self.flush()
+        limit = self._config().retention_bytes
         while (
-            len(self._segments) > 1
-            and self.size_bytes - self._segments[0].data.size_bytes >= self._options.retention_bytes
+            limit >= 0
+            and len(self._segments) > 1
+            and self.size_bytes - self._segments[0].data.size_bytes >= limit
         ):
             count = len(self._segments)
             self.delete_before(self._segments[1].base_offset)
@@ -181,6 +196,35 @@ class PartitionLog:
                 self._segments[0].data.delete()
                 self._segments.pop(0)
         self.producers.delete_before_offset(self.start_offset)
+
+    def delete_expired(self, now_ms: int, limit: int) -> bool:
+        """Delete segments past retention, as Kafka does at intervals.
+
+        Args:
+            now_ms: Current time.
+            limit: Offset before which all records are replicated; later segments are kept.
+
+        Returns:
+            True if the log start offset was raised.
+        """
+        config, start = self._config(), self.start_offset
+        excess = self.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+        expired = start
+        for segment in self._segments:
+            size, latest_ms = segment.data.size_bytes, segment.max_timestamp
+            is_old = (
+                config.retention_ms is not None
+                and latest_ms >= 0
+                and now_ms - latest_ms > config.retention_ms
+            )
+            if not segment.batches or segment.end_offset > limit or not (is_old or excess >= size):
+                break
+            excess -= size
+            expired = segment.end_offset
+        if expired == start:
+            return False
+        self.delete_before(expired)
+        return True
 
     def truncate(self, offset: int) -> None:
         """Remove the batch that holds `offset` and everything after it.
@@ -252,7 +296,7 @@ class PartitionLog:
     def _segment_for_append(self, size_bytes: int) -> LogSegment:
         if self._segments:
             last = self._segments[-1]
-            fits = last.data.size_bytes + size_bytes <= self._options.segment_bytes
+            fits = last.data.size_bytes + size_bytes <= self._config().segment_bytes
             if fits or not last.batches:
                 return last
             # The next start truncates a torn segment and drops the segments after it.

@@ -209,7 +209,8 @@ class Node:
                     transport.abort()
                     await transport.aclose()
                     return
-                if len(self._open) >= self.state.options.max_connections:
+                configs = self.state.cluster.dynamic_configs
+                if len(self._open) >= int(configs.broker_value("max.connections", self.node_id)):
                     logger.warning(
                         "node %d: rejected a connection: max_connections reached", self.node_id
                     )

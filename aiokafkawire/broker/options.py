@@ -75,6 +75,11 @@ class BrokerConfig:
         GIB,
         meaning="Size at which a partition deletes old segments; Kafka keeps all for a week.",
     )
+    log_retention_check_interval_ms: int = _number(
+        300_000,
+        meaning="Interval at which logs are checked for segments past `retention.ms` and"
+        " `retention.bytes` of topics.",
+    )
     timestamp_after_max_ms: int = _number(
         3_600_000, 0, meaning="How far a record timestamp may be in the future."
     )
@@ -184,6 +189,7 @@ class BrokerOptions(TypedDict, total=False):
     max_decompressed_bytes: int
     segment_bytes: int
     retention_bytes: int
+    log_retention_check_interval_ms: int
     timestamp_after_max_ms: int
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int

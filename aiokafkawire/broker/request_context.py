@@ -208,6 +208,10 @@ class RequestContext:
         self.authorize(operation, ResourceType.TOPIC, name)
         return self.cluster.topic(name)
 
+    def topic_config(self, topic: Topic, name: str) -> str:
+        """Return the value of a config that applies to a topic on this node."""
+        return self.cluster.topic_config(topic, name, self.node_id)
+
     @property
     def accepts_controller_requests(self) -> bool:
         """Return True if the node is the controller or forwards to it."""

@@ -52,6 +52,7 @@ from aiokafkawire.wire.messages import (
 
 from .admin_requests import ADMIN_REQUESTS
 from .raw_client import RawClient, batch, build_update_metadata_request, connected, produce_request
+from .topic_requests import TOPIC_REQUESTS
 
 Maker = Callable[[int, UUID], Request[Any]]
 
@@ -368,6 +369,7 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
         {ErrorCode.NONE},
     ),
     **ADMIN_REQUESTS,
+    **TOPIC_REQUESTS,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.config_defs import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigSource
+from aiokafkawire.broker.configs import BROKER_CONFIGS, STATIC_CONFIGS, TOPIC_CONFIGS, ConfigSource
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_cluster import DescribeClusterRequest
@@ -92,7 +92,10 @@ async def test_describe_configs_of_a_topic_returns_set_and_derived_values(broker
     ]
     largest = configs["max.message.bytes"]
     assert (largest.value, largest.config_source) == ("5000", ConfigSource.STATIC_BROKER)
-    assert [(s.name, s.value) for s in largest.synonyms] == [("message.max.bytes", "5000")]
+    assert [(s.name, s.value) for s in largest.synonyms] == [
+        ("message.max.bytes", "5000"),
+        ("message.max.bytes", "1048588"),
+    ]
     assert not any(config.read_only or config.is_sensitive for config in configs.values())
 
 
@@ -106,9 +109,10 @@ async def test_describe_configs_of_a_broker_returns_its_options(broker: Broker) 
     assert [c.name for c in result.configs if c.config_source == ConfigSource.STATIC_BROKER] == [
         *("node.id", "broker.id", "broker.rack", "message.max.bytes")
     ]
-    assert all(config.synonyms == [] and config.read_only for config in result.configs)
-    for resource_type, name in ((NODE, ""), (32, "group"), (16, "metrics")):
-        assert (await describe(broker, resource_type, name)).configs == []
+    assert not any(config.synonyms for config in result.configs)
+    assert all(config.read_only == (config.name in STATIC_CONFIGS) for config in result.configs)
+    of_all = (await describe(broker, NODE, "")).configs
+    assert [(config.name, config.value) for config in of_all] == [("min.insync.replicas", "1")]
     other = await describe(broker, NODE, "2", node=2)
     assert "broker.rack" not in [config.name for config in other.configs]
 
@@ -129,7 +133,12 @@ async def test_some_settings_alone(broker: Broker) -> None:
         (TOPIC, "nowhere", E.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "not a name", E.INVALID_TOPIC_EXCEPTION),
         (NODE, "2", E.INVALID_REQUEST),
-        (8, "1", E.INVALID_REQUEST),
+        (NODE, "one", E.INVALID_REQUEST),
+        (8, "", E.INVALID_REQUEST),
+        (8, "2", E.INVALID_REQUEST),
+        (16, "", E.INVALID_REQUEST),
+        (32, "", E.INVALID_REQUEST),
+        (99, "1", E.INVALID_REQUEST),
     ],
 )
 async def test_missing_resources(
@@ -137,7 +146,7 @@ async def test_missing_resources(
 ) -> None:
     result = await describe(broker, resource_type, name)
     assert (result.error_code, result.configs) == (code, [])
-    assert result.error_message
+    assert result.error_message or code is E.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(
@@ -149,6 +158,10 @@ async def test_missing_resources(
         ("min.cleanable.dirty.ratio", "half", False),
         ("preallocate", "true", True),
         ("preallocate", "1", False),
+        ("leader.replication.throttled.replicas", "0:1,1:2", True),
+        ("leader.replication.throttled.replicas", "all", False),
+        ("compression.gzip.level", "0", False),
+        ("remote.storage.enable", "true", False),
         ("message.timestamp.type", "LogAppendTime", True),
         ("message.timestamp.type", "Never", False),
         ("retention.hours", "1", False),

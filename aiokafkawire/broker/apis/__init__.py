@@ -6,6 +6,7 @@ from types import MappingProxyType
 from aiokafkawire.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_configs,
     alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
@@ -28,10 +29,12 @@ from aiokafkawire.broker.apis import (
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leader_and_isr,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -78,6 +81,13 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
             offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response
         ),
         ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.error_response),
+        ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.error_response),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(
+            incremental_alter_configs.handle, incremental_alter_configs.error_response
+        ),
+        ApiKey.LIST_CONFIG_RESOURCES: Handler(
+            list_config_resources.handle, list_config_resources.error_response
+        ),
         ApiKey.SASL_AUTHENTICATE: Handler(
             sasl_authenticate.handle, sasl_authenticate.error_response
         ),

@@ -7,7 +7,7 @@ from collections import Counter
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import MAX_PARTITIONS, Topic
-from aiokafkawire.broker.config_defs import InvalidConfigValue
+from aiokafkawire.broker.configs import InvalidConfigValue
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.create_topics import (

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from aiokafkawire.broker.acls import AclOperation, ResourceType
+from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.apis.config_requests import MALFORMED, authorize_configs
 from aiokafkawire.broker.cluster_state import check_topic_name
-from aiokafkawire.broker.config_defs import (
+from aiokafkawire.broker.configs import (
     BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
     TOPIC_CONFIGS,
     ConfigDef,
+    ConfigResourceType,
     ConfigSource,
     ConfigType,
 )
-from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.configs.brokers import DYNAMIC_CONFIGS
+from aiokafkawire.broker.configs.dynamic import DEFAULT_BROKER, ConfigValue
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_configs import (
@@ -28,18 +33,13 @@ from aiokafkawire.wire.messages.describe_configs import (
 
 __all__ = ("error_response", "handle")
 
-DEFAULTS = BrokerConfig()
-
-TOPIC, BROKER = 2, 4
-"""Resource types that have configs here."""
+T = ConfigResourceType
 
 UNKNOWN = 0
-GROUP = 32
 
-WITHOUT_CONFIGS = (16, GROUP)
-"""Resource types without configs here: client metrics and groups."""
-
-KNOWN_TYPES = (TOPIC, BROKER, *WITHOUT_CONFIGS)
+GROUP_CONFIGS_SINCE = "4.0"
+CLIENT_METRICS_SINCE = "3.7"
+"""Earlier releases describe such resources without configs."""
 
 
 async def handle(
@@ -76,27 +76,24 @@ def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
-        _authorize(context, resource)
-        if resource.resource_type == TOPIC:
-            configs = list(_topic_configs(context, resource.resource_name))
-        elif resource.resource_type == BROKER:
-            configs = list(_broker_configs(context, resource.resource_name))
-        elif resource.resource_type in WITHOUT_CONFIGS:
-            configs = []
-        else:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"unknown resource type {resource.resource_type}"
-            )
+        authorize_configs(
+            context,
+            AclOperation.DESCRIBE_CONFIGS,
+            resource.resource_type,
+            resource.resource_name,
+        )
+        configs = list(_configs(context, resource.resource_type, resource.resource_name))
     except ApiError as error:
-        result = _result(resource, error.code, str(error))
-        if resource.resource_type not in KNOWN_TYPES and not context.release.since("2.4"):
+        result = _result(resource, error.code, error.message)
+        if resource.resource_type not in set(T) and not context.release.since("2.4"):
             result.resource_type = UNKNOWN
         return result
     wanted = resource.configuration_keys
     result = _result(resource, ErrorCode.NONE, None)
     result.configs = [each for each in configs if wanted is None or each.name in wanted]
     for each in result.configs:
-        each.documentation = None
+        if not request.include_documentation:
+            each.documentation = None
         if not request.include_synonyms:
             each.synonyms = []
         if context.version == 0:
@@ -104,75 +101,142 @@ def _describe(
     return result
 
 
-def _authorize(context: RequestContext, resource: DescribeConfigsResource) -> None:
-    operation, name = AclOperation.DESCRIBE_CONFIGS, resource.resource_name
-    if resource.resource_type == TOPIC:
-        context.authorize(operation, ResourceType.TOPIC, name, "Topic authorization failed.")
-    elif resource.resource_type == GROUP:
-        context.authorize(operation, ResourceType.GROUP, name, "Group authorization failed.")
-    elif resource.resource_type in KNOWN_TYPES:
-        context.authorize(operation, ResourceType.CLUSTER, message="Cluster authorization failed.")
+def _configs(
+    context: RequestContext, resource_type: int, name: str
+) -> Iterable[DescribeConfigsResourceResult]:
+    if resource_type == T.TOPIC:
+        return _topic_configs(context, name)
+    if resource_type == T.BROKER:
+        return _broker_configs(context, name)
+    if resource_type == T.GROUP:
+        return _group_configs(context, name)
+    if resource_type == T.CLIENT_METRICS:
+        return _client_metrics_configs(context, name)
+    if resource_type == T.BROKER_LOGGER:
+        _check_logger_node(context, name)
+        # A node has no loggers of its own.
+        return ()
+    raise ApiError(ErrorCode.INVALID_REQUEST, MALFORMED)
 
 
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
     # Earlier releases described a missing topic with the defaults.
     must_exist = context.release.since("2.0") or name in context.cluster.topics
-    own_configs = context.cluster.topic(name).configs if must_exist else {}
+    own = context.cluster.topic(name).configs if must_exist else {}
+    dynamic, node_id = context.cluster.dynamic_configs, context.node_id
     for key, config in TOPIC_CONFIGS.items():
-        synonyms = []
-        if key in own_configs:
-            on_this_node = own_configs[key]
-            synonyms.append(
-                DescribeConfigsSynonym(name=key, value=on_this_node, source=ConfigSource.TOPIC)
-            )
-        if config.server_property:
-            synonyms.append(_broker_synonym(context, config.server_property, config))
-        default = config.value(context.state.options)
-        yield _config(key, config, synonyms, default=default)
+        values = dynamic.topic_values(own, key, config, node_id)
+        yield _config(key, config, values, default=config.value(dynamic.options))
 
 
 def _broker_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
-    if not name:
-        # There are no cluster-wide defaults.
+    dynamic, node_id = context.cluster.dynamic_configs, context.node_id
+    if name == DEFAULT_BROKER:
+        for key, value in dynamic.of(T.BROKER, DEFAULT_BROKER).items():
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+            yield _broker_config(key, [ConfigValue(key, value, source)])
         return
+    _check_node(context, name)
+    for key in ("node.id", "broker.id"):
+        yield _static_config(key, ConfigType.INT, name)
+    rack = context.cluster.racks.get(node_id)
+    if rack is not None:
+        yield _static_config("broker.rack", ConfigType.STRING, rack)
+    set_by_clients = {**dynamic.of(T.BROKER, DEFAULT_BROKER), **dynamic.of(T.BROKER, name)}
+    for key in (*BROKER_CONFIGS, *(each for each in set_by_clients if each not in BROKER_CONFIGS)):
+        config = BROKER_CONFIGS.get(key, NO_DEFINITION)
+        yield _broker_config(key, dynamic.broker_values(key, config, node_id))
+
+
+NO_DEFINITION = ConfigDef(ConfigType.STRING, None)
+"""Of a broker config with an unknown name."""
+
+
+def _broker_config(name: str, values: Iterable[ConfigValue]) -> DescribeConfigsResourceResult:
+    config = BROKER_CONFIGS.get(name)
+    if config is not None:
+        return _config(name, config, values, read_only=name not in DYNAMIC_CONFIGS)
+    # It may be a password.
+    hidden = [ConfigValue(value.name, None, value.source) for value in values]
+    result = _config(name, NO_DEFINITION, hidden)
+    result.is_sensitive, result.config_type = True, 0
+    return result
+
+
+def _group_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
+    if not context.release.since(GROUP_CONFIGS_SINCE):
+        return
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    dynamic = context.cluster.dynamic_configs
+    own = dynamic.of(T.GROUP, name)
+    for key, config in GROUP_CONFIGS.items():
+        values = [ConfigValue(key, own[key], ConfigSource.GROUP)] if key in own else []
+        of_broker = BROKER_CONFIGS.get(config.server_property, config)
+        property_name = config.server_property or key
+        values += dynamic.broker_values(property_name, of_broker, context.node_id)
+        yield _config(key, config, values)
+
+
+def _client_metrics_configs(
+    context: RequestContext, name: str
+) -> Iterator[DescribeConfigsResourceResult]:
+    if not context.release.since(CLIENT_METRICS_SINCE):
+        return
+    if not name:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+        )
+    own: Mapping[str, str] = context.cluster.dynamic_configs.of(T.CLIENT_METRICS, name)
+    for key, config in CLIENT_METRICS_CONFIGS.items():
+        values = [ConfigValue(key, own[key], ConfigSource.CLIENT_METRICS)] if key in own else []
+        yield _config(key, config, values, default=config.default)
+
+
+def _check_node(context: RequestContext, name: str) -> None:
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        ) from None
+    if node_id != context.node_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {context.node_id} or empty string,"
+            f" but received {name}",
+        )
+
+
+def _check_logger_node(context: RequestContext, name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if name != str(context.node_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"this is node {context.node_id}, ask node {name!r}",
+            f"Unexpected broker id, expected {context.node_id} but received {name}",
         )
-    yield _static_config("node.id", ConfigType.INT, name)
-    yield _static_config("broker.id", ConfigType.INT, name)
-    rack = context.cluster.racks.get(context.node_id)
-    if rack is not None:
-        yield _static_config("broker.rack", ConfigType.STRING, rack)
-    for key, config in BROKER_CONFIGS.items():
-        yield _config(key, config, [_broker_synonym(context, key, config)], read_only=True)
 
 
 def _static_config(name: str, config_type: ConfigType, value: str) -> DescribeConfigsResourceResult:
-    synonym = DescribeConfigsSynonym(name=name, value=value, source=ConfigSource.STATIC_BROKER)
-    return _config(name, ConfigDef(config_type), [synonym], read_only=True)
-
-
-def _broker_synonym(
-    context: RequestContext, name: str, config: ConfigDef
-) -> DescribeConfigsSynonym:
-    """Return the value of the whole node."""
-    value = config.value(context.state.options)
-    source = ConfigSource.DEFAULT if value == config.value(DEFAULTS) else ConfigSource.STATIC_BROKER
-    return DescribeConfigsSynonym(name=name, value=value, source=source)
+    values = [ConfigValue(name, value, ConfigSource.STATIC_BROKER)]
+    return _config(name, ConfigDef(config_type), values, read_only=True)
 
 
 def _config(
     name: str,
     config: ConfigDef,
-    synonyms: list[DescribeConfigsSynonym],
+    values: Iterable[ConfigValue],
     *,
-    default: str = "",
+    default: str | None = None,
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
-    """Return a config; the first synonym applies, else the default."""
+    """Return a config; the first value applies, else the default."""
+    synonyms = [
+        DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+        for each in values
+    ]
     return DescribeConfigsResourceResult(
         name=name,
         value=synonyms[0].value if synonyms else default,
@@ -181,4 +245,5 @@ def _config(
         is_sensitive=False,
         synonyms=synonyms,
         config_type=config.config_type,
+        documentation=config.documentation,
     )

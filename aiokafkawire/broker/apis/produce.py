@@ -186,8 +186,7 @@ def _append(
     partition: Partition,
     records: Buffer | None,
 ) -> ProducePartitionStatus:
-    options = context.state.options
-    min_insync = topic.int_config("min.insync.replicas", options.min_insync_replicas)
+    min_insync = int(context.topic_config(topic, "min.insync.replicas"))
     # A topic with fewer replicas could never be written to.
     needed = min(min_insync, len(partition.replicas))
     if request.acks == ACKS_ALL and len(partition.isr) < needed:
@@ -200,7 +199,7 @@ def _append(
     for batch in batches:
         if batch.is_transactional:
             verify_transaction(context, request.transactional_id, partition, batch)
-    append_time = now_ms if topic.uses_log_append_time else None
+    append_time = now_ms if _uses_log_append_time(context, topic) else None
     duplicate = _find_duplicate(partition.log, batches)
     log = partition.log
     if duplicate is not None:
@@ -238,7 +237,7 @@ def _validate(
     try:
         heads = list(iter_batches(records or b""))
         _check_format(context, heads)
-        limit = topic.int_config("max.message.bytes", options.max_message_bytes)
+        limit = int(context.topic_config(topic, "max.message.bytes"))
         for head in heads:
             if head.size_bytes > limit:
                 raise ApiError(
@@ -253,10 +252,12 @@ def _validate(
     except CorruptRecord as error:
         # The checksum is valid, so the producer wrote invalid records.
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
-    ahead = topic.int_config("message.timestamp.after.max.ms", options.timestamp_after_max_ms)
+    ahead = int(context.topic_config(topic, "message.timestamp.after.max.ms"))
+    is_compacted = "compact" in context.topic_config(topic, "cleanup.policy")
     for batch in batches:
-        _check_times(topic, batch, now_ms + ahead, options.max_decompressed_bytes)
-        if topic.is_compacted and context.release.since("0.9.0"):
+        if not _uses_log_append_time(context, topic):
+            _check_times(batch, now_ms + ahead, options.max_decompressed_bytes)
+        if is_compacted and context.release.since("0.9.0"):
             _check_keys(batch, options.max_decompressed_bytes)
     return batches
 
@@ -288,8 +289,12 @@ def _check_format(context: RequestContext, batches: list[BatchView]) -> None:
         )
 
 
-def _check_times(topic: Topic, batch: BatchView, latest_ms: int, max_bytes: int) -> None:
-    if not topic.uses_log_append_time and batch.max_timestamp > latest_ms:
+def _uses_log_append_time(context: RequestContext, topic: Topic) -> bool:
+    return context.topic_config(topic, "message.timestamp.type") == "LogAppendTime"
+
+
+def _check_times(batch: BatchView, latest_ms: int, max_bytes: int) -> None:
+    if batch.max_timestamp > latest_ms:
         times = chain.from_iterable(columns.timestamps for columns in batch.chunks(max_bytes))
         late = (index for index, time in enumerate(times) if time > latest_ms)
         raise _InvalidRecord(

@@ -7,11 +7,12 @@ record their ISR in it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
+from aiokafkawire.broker.configs import TOPIC_CONFIGS, ConfigResourceType, ConfigSource
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.controller_commands import Key
 from aiokafkawire.broker.storage import Store
@@ -99,6 +100,17 @@ class ControllerContext(ClusterState):
         self._controller = self._first_live(self.live, NO_LEADER)
         self.controller_epoch += self._controller != NO_LEADER
 
+    # --- configs -----------------------------------------------------------------------------
+
+    def _set_configs(
+        self, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]
+    ) -> None:
+        super()._set_configs(resource_type, name, configs)
+        for partition in self.partitions():
+            if partition.leader == NO_LEADER:
+                # Unclean election may be allowed now.
+                self._elect_leader(partition)
+
     # --- leaders -----------------------------------------------------------------------------
 
     def move_leaders_off(self, node_id: int) -> list[Key]:
@@ -167,15 +179,17 @@ class ControllerContext(ClusterState):
 
     def max_batch_bytes(self, topic: str) -> int:
         """Return the largest batch of a topic, in bytes."""
-        default = self.options.max_message_bytes
         known = self.topics.get(topic)
-        return default if known is None else known.int_config("max.message.bytes", default)
+        if known is None:
+            return self.options.max_message_bytes
+        return int(self.topic_config(known, "max.message.bytes", NO_LEADER))
 
     def min_in_sync(self, topic: str) -> int:
         """Return the number of in-sync replicas that acks=all needs."""
-        default = self.options.min_insync_replicas
         known = self.topics.get(topic)
-        return default if known is None else known.int_config("min.insync.replicas", default)
+        if known is None:
+            return self.options.min_insync_replicas
+        return int(self.topic_config(known, "min.insync.replicas", NO_LEADER))
 
     def topic_id(self, topic: str) -> UUID:
         """Return the current id of a topic, `ZERO_UUID` if there is none."""
@@ -231,6 +245,10 @@ class ControllerContext(ClusterState):
         return [node for node in nodes if node in self.live and node not in self.shutting_down]
 
     def _may_be_unclean(self, partition: Partition) -> bool:
-        configs = self.topics[partition.topic].configs
-        configured = configs.get("unclean.leader.election.enable")
-        return self._allow_unclean if configured is None else configured == "true"
+        name = "unclean.leader.election.enable"
+        own = self.topics[partition.topic].configs
+        values = self.dynamic_configs.topic_values(own, name, TOPIC_CONFIGS[name], NO_LEADER)
+        value = next(values)
+        if value.source is ConfigSource.DEFAULT:
+            return self._allow_unclean
+        return value.value == "true"

@@ -10,6 +10,7 @@ from uuid import UUID
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS
+from aiokafkawire.broker.configs import LogConfig
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig
 from aiokafkawire.broker.replication.controller_commands import (
@@ -49,6 +50,10 @@ class PartitionStateStore(Protocol):
 
     def max_batch_bytes(self, topic: str) -> int:
         """Return the largest batch of a topic, in bytes."""
+        ...
+
+    def log_config(self, topic: str, node_id: int) -> LogConfig:
+        """Return the config of the logs of a topic on a node."""
         ...
 
     def topic_id(self, topic: str) -> UUID:
@@ -169,6 +174,20 @@ class ReplicaManager:
         )
         return ErrorCode.NONE
 
+    def _create_log(self, topic: str, index: int) -> PartitionLog:
+        return PartitionLog(
+            f"{topic}-{index}",
+            self._store,
+            self._options,
+            config=lambda: self._state_store.log_config(topic, self.node_id),
+        )
+
+    def update_configs(self) -> None:
+        """Apply changed topic configs to the replicas."""
+        if self.habits.waits_for_min_isr:
+            for (topic, _), replica in self.replicas.items():
+                replica.min_in_sync = self._state_store.min_in_sync(topic)
+
     def _create_replica(self, key: Key) -> Replica:
         topic, index = key
         self._topic_ids[key] = topic_id = self._state_store.topic_id(topic)
@@ -178,7 +197,7 @@ class ReplicaManager:
             persisted.log.delete()
             persisted = None
         if persisted is None:
-            log, watermark = PartitionLog(f"{topic}-{index}", self._store, self._options), 0
+            log, watermark = self._create_log(topic, index), 0
         else:
             log, watermark = persisted.log, persisted.watermark
         self.replicas[key] = replica = Replica(

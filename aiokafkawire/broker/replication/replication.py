@@ -106,6 +106,11 @@ class Replication:
         self._clients: dict[int, InterBrokerClients] = {}
         self._fetched_from: dict[int, set[int]] = {}
         self._on_ack = Callbacks()
+        controller_context.dynamic_configs.on_change.add(self._update_configs)
+
+    def _update_configs(self) -> None:
+        for manager in self.managers.values():
+            manager.update_configs()
 
     # --- nodes -------------------------------------------------------------------------------
 

@@ -398,8 +398,8 @@ class TransactionCoordinator:
                 written_marker.partition.on_change.remove(self._wakeup.set)
                 del self._written_markers[key]
             leader_replica.on_change.add(self._wakeup.set)
-            default = self._options.min_insync_replicas
-            wanted = self._cluster.topic(tp.topic).int_config("min.insync.replicas", default)
+            topic, leader = self._cluster.topic(tp.topic), leader_replica.leader
+            wanted = int(self._cluster.topic_config(topic, "min.insync.replicas", leader))
             if len(leader_replica.isr) < min(wanted, len(leader_replica.replicas)):
                 return False
             try:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.configs import LogConfig
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication import replica_manager as module
 from aiokafkawire.broker.replication.controller_commands import (
@@ -39,6 +40,7 @@ class IsrRecorder:
         self.written: list[tuple[Key, int, int, tuple[int, ...]]] = []
         self.accepts = True
         self.known_as = UUID(int=1)
+        self.least_in_sync = 2
 
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
         self.written.append((key, leader, leader_epoch, isr))
@@ -48,7 +50,10 @@ class IsrRecorder:
         return len(topic)
 
     def min_in_sync(self, topic: str) -> int:
-        return 2
+        return self.least_in_sync
+
+    def log_config(self, topic: str, node_id: int) -> LogConfig:
+        return LogConfig.from_options(BrokerConfig())
 
     def topic_id(self, topic: str) -> UUID:
         return self.known_as
@@ -259,11 +264,14 @@ def test_every_write_is_notified(manager: ReplicaManager) -> None:
 
 @pytest.mark.parametrize("waits_for_min_isr", [True, False])
 def test_min_isr_semantics_follow_the_release(
-    manager: ReplicaManager, waits_for_min_isr: bool
+    manager: ReplicaManager, isr_recorder: IsrRecorder, waits_for_min_isr: bool
 ) -> None:
     manager.habits = ReplicationConfig(waits_for_min_isr=waits_for_min_isr)
     manager.become_leader_or_follower(command(), 0.0)
     assert manager.replica("t", 0).min_in_sync == (2 if waits_for_min_isr else 0)
+    isr_recorder.least_in_sync = 3
+    manager.update_configs()
+    assert manager.replica("t", 0).min_in_sync == (3 if waits_for_min_isr else 0)
 
 
 def test_leftovers_of_an_earlier_topic_with_the_name_are_deleted(
