@@ -136,6 +136,22 @@ def test_what_was_sent_later_is_given_later() -> None:
     assert consumption_findings(builder, log(v(0), v(1), v(2), v(3))) == []
 
 
+@pytest.mark.parametrize(("after_s", "late"), [(1.0, 0), (70.0, 1)])
+def test_the_time_of_a_reader_begins_when_it_is_opened(after_s: float, late: int) -> None:
+    builder = HistoryBuilder()
+    builder.made()
+    builder.producer(request_timeout_ms=30_000)
+    builder.sent(v(0))
+    builder.add(FaultsHealed, "")
+    builder.time += 200
+    builder.consumer("late", group_id=None)
+    builder.assigned(T0, client="late")
+    builder.time += after_s
+    builder.polled(*r(0), client="late")
+    found = consumption_findings(builder, log(v(0)), complete_readers=("late",))
+    assert len(found) == late
+
+
 def test_a_transaction_can_be_read_from_its_end_on() -> None:
     def found(*, asked: bool) -> int:
         builder = group()

@@ -82,6 +82,7 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
     # A partition that moves to another broker waits for the Fetch in flight there.
     fetch_s = max((client.options.get("fetch_max_wait_ms", 0) for client in readers), default=0)
     within_s = run.guarantees.consumed_within_s + fetch_s / 1_000 + run.guarantees.slack_s
+    opened_at = min((client.opened.at for client in readers), default=0.0)
     asked = _commits_asked(run)
     missing: list[Finding] = []
     late: list[Finding] = []
@@ -97,7 +98,7 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
             if at is None:
                 missing.append((where, record))
             elif since is not None:
-                due = max(since, _there_since(run, record.value, asked))
+                due = max(since, opened_at, _there_since(run, record.value, asked))
                 if at > due + within_s:
                     late.append((f"{where} {at - due:.1f} s later", record))
     yield from group_findings(11, f"records were never given to {who}", missing)
