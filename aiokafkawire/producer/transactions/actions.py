@@ -98,6 +98,7 @@ TRANSACTION_ACTIONS: Mapping[RequestKind, Mapping[ErrorCode, TransactionAction]]
         ErrorCode.UNKNOWN_MEMBER_ID: TransactionAction.ABORT,
         ErrorCode.ILLEGAL_GENERATION: TransactionAction.ABORT,
         ErrorCode.STALE_MEMBER_EPOCH: TransactionAction.ABORT,
+        ErrorCode.GROUP_ID_NOT_FOUND: TransactionAction.ABORT,
         ErrorCode.REBALANCE_IN_PROGRESS: TransactionAction.ABORT,
         ErrorCode.FENCED_INSTANCE_ID: TransactionAction.ABORT,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: TransactionAction.FATAL,

@@ -34,7 +34,7 @@ from aiokafkawire.producer.transactions.states import (
     TxnOffsetCommit,
 )
 from aiokafkawire.runtime import Runtime
-from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire import ApiKey, ErrorCode
 
 __all__ = ("WARN_AFTER_FAILURES", "TransactionCoordinatorClient")
 
@@ -94,7 +94,7 @@ class TransactionCoordinatorClient:
             raise
         except KafkaError as error:
             answer = error
-        self._handle_answer(request, answer, out.route, broker)
+        self._handle_answer(request, answer, out, broker)
 
     def send_now(self, request: TransactionRequest, on_handled: Callable[[], None]) -> bool:
         """Send a request as `send` does, but only if it can be written without waiting.
@@ -111,7 +111,7 @@ class TransactionCoordinatorClient:
 
         def on_done(answer: Any, broker: str) -> None:
             if not isinstance(answer, ClientClosed):
-                self._handle_answer(request, answer, out.route, broker)
+                self._handle_answer(request, answer, out, broker)
                 on_handled()
 
         return self._cluster.submit(
@@ -126,21 +126,27 @@ class TransactionCoordinatorClient:
     def _build(self, request: TransactionRequest) -> RoutedRequest:
         if type(request) is EndTxn and request.transaction_version is TransactionVersion.TV_2:
             return RoutedRequest(self._end_template.message(request), self._route, FIRST_WITH_TV_2)
-        return build_request(request, self._machine.transactional_id, self._transaction_timeout_ms)
+        return build_request(
+            request,
+            self._machine.transactional_id,
+            self._transaction_timeout_ms,
+            self._cluster.metadata.topic_id,
+        )
 
     def _deadline(self) -> float:
         return self._now() + self._cluster.config.request_timeout_ms / 1_000
 
     def _handle_answer(
-        self, request: TransactionRequest, answer: Any, route: ToCoordinator, broker: str
+        self, request: TransactionRequest, answer: Any, out: RoutedRequest, broker: str
     ) -> None:
         """Hand a response, its parsed form or an error to the state machine."""
         if isinstance(answer, KafkaError):
             self._handle_failure(request, answer)
         elif type(answer) is ParsedTxnResponse:
-            self._handle_response(request, answer, route, broker)
+            self._handle_response(request, answer, out.route, broker)
         else:
-            self._handle_response(request, parse_response(request, answer), route, broker)
+            parsed = parse_response(request, answer, out.topic_ids)
+            self._handle_response(request, parsed, out.route, broker)
         if self._machine.last_error is not None:
             self._warn_after_failures(self._machine.last_error)
 
@@ -158,6 +164,8 @@ class TransactionCoordinatorClient:
             return
         if parsed.action is TransactionAction.FIND_COORDINATOR:
             self._cluster.mark_coordinator_unknown(route.key, route.type)
+        elif parsed.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self._cluster.request_update()  # the next attempt takes the id of a recreated topic
         error = error_from_response(
             request,
             parsed,

@@ -13,6 +13,7 @@ from aiokafkawire.producer.batch_future import BatchFailed
 from aiokafkawire.producer.sequences import TransactionalProducerIdState
 from aiokafkawire.producer.transactions.buffered_records import TO_ABORT, BufferedRecords
 from aiokafkawire.producer.transactions.detached import DetachedTransaction
+from aiokafkawire.producer.transactions.offset_topics import OffsetTopics
 from aiokafkawire.producer.transactions.request_sender import RequestSender
 from aiokafkawire.producer.transactions.state_machine import TransactionStateMachine
 from aiokafkawire.producer.transactions.states import (
@@ -102,6 +103,9 @@ class TransactionManager:
         self._now = runtime.clock.now
         self._cluster = cluster
         self._accumulator = accumulator
+        self._offset_topics = OffsetTopics(
+            cluster, config.transactional_id, config.metadata_max_idle_ms / 1_000, self._now
+        )
         # The last call to commit or abort was interrupted before the end was known.
         self._unfinished_call: type[CommitTransaction | AbortTransaction] | None = None
         self._feature_level = 0
@@ -203,6 +207,10 @@ class TransactionManager:
         self.check_open()
         if not offsets:
             return
+        topics = {tp.topic for tp in offsets}
+        within_s = self._config.request_timeout_ms / 1_000
+        deadline = min(self._deadline(), self._now() + within_s)
+        await self._offset_topics.fetch_ids(topics, group.group_id, deadline)
         commit = OffsetCommit(group, dict(offsets), on_committed)
         self.machine.handle(SendOffsetsToTransaction(commit), self._now())
         self.requests.send_next()

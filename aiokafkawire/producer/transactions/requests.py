@@ -1,14 +1,17 @@
 """Build the wire messages of a transaction's requests, and parse the responses.
 
 Protocol source: InitProducerId, AddPartitionsToTxn (0 to 3; later versions are for brokers),
-AddOffsetsToTxn, TxnOffsetCommit and EndTxn; KIP-98, KIP-360, KIP-447, KIP-890.
+AddOffsetsToTxn, TxnOffsetCommit and EndTxn; KIP-98, KIP-360, KIP-447, KIP-890,
+KIP-1319.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from aiokafkawire.cluster import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import VersionedRequest
@@ -58,9 +61,11 @@ from aiokafkawire.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from aiokafkawire.wire.primitives import ZERO_UUID
 
 __all__ = (
     "FIRST_WITH_EPOCH_BUMP",
+    "FIRST_WITH_TOPIC_IDS",
     "FIRST_WITH_TV_2",
     "ParsedTxnResponse",
     "RoutedRequest",
@@ -78,13 +83,15 @@ LAST_ADD_PARTITIONS = 3
 LAST_WITH_TV_0 = 4
 FIRST_WITH_TV_2 = 5
 FIRST_WITH_GROUP_METADATA = 3
-LAST_WITH_TOPIC_NAMES = 5
+FIRST_WITH_TOPIC_IDS = 6
+"""First version of TxnOffsetCommit that names topics by id (KIP-1319)."""
 
 _MEMBERSHIP_CODES = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.FENCED_INSTANCE_ID,
     }
@@ -92,16 +99,20 @@ _MEMBERSHIP_CODES = frozenset(
 
 
 class RoutedRequest(NamedTuple):
-    """A message, its coordinator, and the lowest and highest API version."""
+    """A message, its coordinator, the lowest and highest API version, and ids of its topics."""
 
     message: WireRequest[Any] | VersionedRequest[Any]
     route: ToCoordinator
     min_version: int = 0
     max_version: int | None = None
+    topic_ids: Mapping[str, UUID] = MappingProxyType({})
 
 
 def build_request(
-    request: TransactionRequest, transactional_id: str, transaction_timeout_ms: int
+    request: TransactionRequest,
+    transactional_id: str,
+    transaction_timeout_ms: int,
+    topic_id: Callable[[str], UUID] = lambda _: ZERO_UUID,
 ) -> RoutedRequest:
     """Build the message of a request.
 
@@ -109,6 +120,7 @@ def build_request(
         request: The request.
         transactional_id: The producer's `transactional_id`.
         transaction_timeout_ms: The producer's `transaction_timeout_ms`, for InitProducerId.
+        topic_id: Returns the id of a topic, for TxnOffsetCommit; `ZERO_UUID` if it is unknown.
     """
     route = ToCoordinator(transactional_id, CoordinatorType.TRANSACTION)
     match request:  # the most frequent first
@@ -148,7 +160,7 @@ def build_request(
             )
             return RoutedRequest(offsets, route)
         case TxnOffsetCommit():
-            return _route_offset_commit(request, transactional_id)
+            return _route_offset_commit(request, transactional_id, topic_id)
 
 
 def _version_range(transaction_version: TransactionVersion) -> tuple[int, int | None]:
@@ -165,23 +177,30 @@ def check_encodable(
     """Raise `TypeError` or `ValueError` if no request can carry the offsets or the group."""
     commit = OffsetCommit(group, offsets)
     request = TxnOffsetCommit(ProducerIdAndEpoch(0, 0), TransactionVersion.TV_2, commit)
-    encode(_offset_commit_message(request, "", FIRST_WITH_TV_2), FIRST_WITH_TV_2)
+    encode(_offset_commit_message(request, "", {}, FIRST_WITH_TV_2), FIRST_WITH_TV_2)
 
 
-def _route_offset_commit(request: TxnOffsetCommit, transactional_id: str) -> RoutedRequest:
+def _route_offset_commit(
+    request: TxnOffsetCommit, transactional_id: str, topic_id: Callable[[str], UUID]
+) -> RoutedRequest:
     low, high = _version_range(request.transaction_version)
+    topic_ids = {topic: topic_id(topic) for topic in _by_topic(request.commit.offsets)}
+    if high is None and ZERO_UUID in topic_ids.values():
+        high = FIRST_WITH_TOPIC_IDS - 1
     return RoutedRequest(
         VersionedRequest(
-            ApiKey.TXN_OFFSET_COMMIT, partial(_offset_commit_message, request, transactional_id)
+            ApiKey.TXN_OFFSET_COMMIT,
+            partial(_offset_commit_message, request, transactional_id, topic_ids),
         ),
         ToCoordinator(request.commit.group.group_id, CoordinatorType.GROUP),
         low,
-        LAST_WITH_TOPIC_NAMES if high is None else high,
+        high,
+        topic_ids,
     )
 
 
 def _offset_commit_message(
-    request: TxnOffsetCommit, transactional_id: str, version: int
+    request: TxnOffsetCommit, transactional_id: str, topic_ids: Mapping[str, UUID], version: int
 ) -> TxnOffsetCommitRequest:
     group, offsets = request.commit.group, request.commit.offsets
     message = TxnOffsetCommitRequest(
@@ -192,6 +211,7 @@ def _offset_commit_message(
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=topic,
+                topic_id=topic_ids.get(topic, ZERO_UUID),
                 partitions=[
                     TxnOffsetCommitRequestPartition(
                         partition_index=number,
@@ -239,11 +259,15 @@ class ParsedTxnResponse(NamedTuple):
     event: TransactionEvent
 
 
-def parse_response(request: TransactionRequest, response: Any) -> ParsedTxnResponse:
+def parse_response(
+    request: TransactionRequest,
+    response: Any,
+    topic_ids: Mapping[str, UUID] = MappingProxyType({}),
+) -> ParsedTxnResponse:
     """Parse a response.
 
     A partition that the response omits, and an invalid producer id, count as
-    UNKNOWN_SERVER_ERROR.
+    UNKNOWN_SERVER_ERROR. `topic_ids` are those of the request.
     """
     match request:  # the most frequent first
         case EndTxn(identity, transaction_version):
@@ -277,8 +301,11 @@ def parse_response(request: TransactionRequest, response: Any) -> ParsedTxnRespo
             return _parsed(request, {None: response.error_code}, OffsetsAddedToTxn(group_id))
         case TxnOffsetCommit(_, _, commit):
             assert isinstance(response, TxnOffsetCommitResponse)
+            names = {topic_id: name for name, topic_id in topic_ids.items() if topic_id.int}
             codes = {
-                TopicPartition(topic.name, result.partition_index): result.error_code
+                TopicPartition(
+                    topic.name or names.get(topic.topic_id, ""), result.partition_index
+                ): result.error_code
                 for topic in response.topics
                 for result in topic.partitions
             }

@@ -12,7 +12,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 
-RELEASE_TV_0, RELEASE_TV_2 = "2.8", "4.3"
+RELEASE_TV_0, RELEASE_TV_2 = "2.8", "4.4"
 """Releases whose `transaction.version` is 0, and 2."""
 
 QUICK: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -57,6 +58,7 @@ ME, NEXT = ProducerIdAndEpoch(7, 3), ProducerIdAndEpoch(7, 4)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 MEMBER = GroupMetadata("g", 4, "m", "static")
 COMMIT = OffsetCommit(MEMBER, {A0: OffsetAndMetadata(5, "note", 2), B0: OffsetAndMetadata(6)})
+IDS = {"a": UUID(int=1), "b": UUID(int=2)}
 BARE = OffsetCommit(GroupMetadata("g"), COMMIT.offsets)
 TV_0, TV_2 = TransactionVersion.TV_0, TransactionVersion.TV_2
 TRANSACTION = ToCoordinator("id", CoordinatorType.TRANSACTION)
@@ -67,7 +69,7 @@ REQUESTS: list[tuple[TransactionRequest, ApiKey, ToCoordinator, int, int]] = [
     (AddPartitionsToTxn(ME, (A0, B0, A1)), ApiKey.ADD_PARTITIONS_TO_TXN, TRANSACTION, 0, 3),
     (AddOffsetsToTxn(ME, "g"), ApiKey.ADD_OFFSETS_TO_TXN, TRANSACTION, 0, 4),
     (TxnOffsetCommit(ME, TV_0, BARE), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 0, 4),
-    (TxnOffsetCommit(ME, TV_2, COMMIT), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 5, 5),
+    (TxnOffsetCommit(ME, TV_2, COMMIT), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 5, 6),
     (EndTxn(ME, TV_0, committed=True), ApiKey.END_TXN, TRANSACTION, 0, 4),
     (EndTxn(ME, TV_2, committed=False), ApiKey.END_TXN, TRANSACTION, 5, 5),
 ]
@@ -77,7 +79,7 @@ REQUESTS: list[tuple[TransactionRequest, ApiKey, ToCoordinator, int, int]] = [
 def test_coordinator_and_version_range_of_each_request(
     request_: TransactionRequest, key: ApiKey, route: ToCoordinator, low: int, high: int
 ) -> None:
-    out = build_request(request_, "id", 60_000)
+    out = build_request(request_, "id", 60_000, lambda topic: IDS[topic])
     assert (out.route, out.message.api_key, out.min_version) == (route, key, low)
     assert high == (APIS[key].max_stable_version if out.max_version is None else out.max_version)
     for version in range(low, high + 1):
@@ -119,6 +121,31 @@ def test_offset_commits_name_the_member_where_it_is_checked() -> None:
     with pytest.raises(UnsupportedVersion, match=r"before Kafka 2.5 .* GroupMetadata") as refused:
         out.message.build(2)
     assert refused.value.group == "g"
+
+
+def test_offset_commits_have_names_unless_all_topics_have_ids() -> None:
+    for ids, high in ((IDS, None), (IDS | {"b": UUID(int=0)}, 5)):
+        out = build_request(TxnOffsetCommit(ME, TV_2, COMMIT), "id", 1, ids.__getitem__)
+        assert (out.min_version, out.max_version, out.topic_ids) == (5, high, ids)
+
+
+def test_a_response_with_ids_has_the_codes_of_the_topics() -> None:
+    response = TxnOffsetCommitResponse(
+        throttle_time_ms=0,
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic_id=topic_id,
+                partitions=[TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)],
+            )
+            for topic_id, code in ((IDS["a"], 0), (IDS["b"], 100), (UUID(int=9), 3))
+        ],
+    )
+    parsed = parse_response(TxnOffsetCommit(ME, TV_2, COMMIT), response, IDS)
+    assert (parsed.action, parsed.error_code, parsed.partition) == (
+        TransactionAction.RETRY,
+        100,
+        B0,
+    )
 
 
 def partitions(**codes: int) -> AddPartitionsToTxnResponse:
