@@ -16,7 +16,7 @@ from aiokafkawire.group.membership.effects import MembershipEffect
 from aiokafkawire.group.membership.membership_machine import MembershipMachine
 from aiokafkawire.group.membership.table import TRANSITIONS
 
-from .machines import GENERATION, NODE, P0, P1, TOPICS, machine
+from .machines import ATTEMPT, GENERATION, NODE, P0, P1, TOPICS, machine
 from .test_membership_machine import EVENTS, STATES
 
 FRAMES: Mapping[str, tuple[type[states.MembershipState], ...]] = {
@@ -47,7 +47,7 @@ def states_like(state: states.MembershipState) -> Iterator[states.MembershipStat
     names = {field.name for field in fields(state)}  # type: ignore[arg-type]
     changes: list[dict[str, Any]] = []
     if "identity" in names:
-        changes += [{"identity": states.NEW_MEMBER}, {"node": None}]
+        changes += [{"identity": states.JoinIdentity(ATTEMPT)}, {"node": None}]
     if "heartbeat" in names:
         changes += [{"heartbeat": replace(state.heartbeat, node=None)}]  # type: ignore[attr-defined]
     if isinstance(state, states.Stable):
@@ -59,7 +59,7 @@ def states_like(state: states.MembershipState) -> Iterator[states.MembershipStat
     if isinstance(state, states.RevocationDue):
         changes += [{"to_add": (P1,)}]
     if "attempt" in names:
-        changes += [{"attempt": 3}]
+        changes += [{"attempt": replace(ATTEMPT, failures=3)}]
     if "pending_leave" in names:
         changes += [
             {"pending_leave": states.PendingLeave(after, 1.0)} for after in states.NextAction

@@ -26,7 +26,8 @@ P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)
 GENERATION = states.Generation("me", 5, "range", TOPICS, is_leader=False)
 HEARTBEAT = states.HeartbeatState(NODE, HEARTBEAT_REQUEST, next_at=3.0, session_ends=45.0)
-KNOWN = states.JoinIdentity("me", 5, 0)
+ATTEMPT = states.JoinAttempt("the consumer subscribed")
+KNOWN = states.JoinIdentity(ATTEMPT, "me", 5)
 ERROR = KafkaError("refused")
 MEMBERS = (
     states.JoinedMember("me", None, b""),

@@ -32,14 +32,11 @@ def test_attempts_back_off_exponentially() -> None:
 
 
 def test_a_state_rejoins_with_its_member_id_and_generation() -> None:
-    assert actions.join_identity(states.PollTimedOut()) == states.NEW_MEMBER
     assert actions.join_identity(states.BackingOff(KNOWN, None, 1.0)) == KNOWN
+    attempt = states.JoinAttempt("why", failures=4)
     assert actions.join_identity(
-        states.Syncing(GENERATION, HEARTBEAT, REQUEST, 4)
-    ) == states.JoinIdentity("me", 5, 4)
-    assert actions.join_identity(
-        states.Stable(GENERATION, HEARTBEAT, (P0,))
-    ) == states.JoinIdentity("me", 5, 0)
+        states.Syncing(GENERATION, HEARTBEAT, REQUEST, attempt)
+    ) == states.JoinIdentity(attempt, "me", 5)
 
 
 def test_joining_without_a_coordinator_finds_it_first() -> None:

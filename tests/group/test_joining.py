@@ -24,6 +24,7 @@ from aiokafkawire.group.membership.joining import MAX_PROTOCOL_VIOLATIONS, MAX_U
 from aiokafkawire.types import TopicPartition
 
 from .machines import (
+    ATTEMPT,
     ERROR,
     GENERATION,
     HEARTBEAT,
@@ -132,7 +133,7 @@ def test_a_subscription_changed_during_sync_rejoins_after_the_revocation() -> No
 
 
 def test_a_heartbeat_with_rebalance_in_progress_does_not_end_the_sync() -> None:
-    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0))
+    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, ATTEMPT))
     membership.handle(events.RebalanceInProgress(HEARTBEAT_REQUEST), 1.0)
     assert isinstance(membership.state, states.Syncing)
     only(membership.handle(events.RebalanceInProgress(REQUEST), 1.0), SendJoin)
@@ -185,19 +186,45 @@ def test_the_same_generation_again_is_valid() -> None:
 def test_an_assignment_of_unsubscribed_partitions_is_ignored(
     strange: TopicPartition,
 ) -> None:
-    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0))
+    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, ATTEMPT))
     effects = membership.handle(events.Synced(REQUEST, (P0, strange)), 0.0)
     assert not any(isinstance(effect, AssignPartitions) for effect in effects)
     # The same member rejoins with a reason, so that the leader assigns again.
     join = only(membership.handle(events.DeadlineReached(), membership.next_deadline()), SendJoin)
     assert (join.member_id, join.generation, join.owned) == ("me", GENERATION.number, ())
+    assert join.reason == "the assignment does not match the subscription"
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (events.RebalanceInProgress(REQUEST), "the group is rebalancing"),
+        (events.UnknownMemberId(REQUEST), "UNKNOWN_MEMBER_ID"),
+        (events.IllegalGeneration(REQUEST), "ILLEGAL_GENERATION"),
+        (events.ProtocolViolation(REQUEST, "a strange response"), "violated the protocol"),
+        (events.CoordinatorUnavailable(REQUEST), ATTEMPT.reason),
+    ],
+)
+def test_a_member_gives_the_reason_of_the_error_that_made_it_join_again(
+    event: Any, reason: str
+) -> None:
+    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, ATTEMPT))
+    now, effects = 0.0, membership.handle(event, 0.0)
+    while not any(isinstance(effect, SendJoin) for effect in effects):
+        if isinstance(membership.state, states.FindingCoordinator):
+            found = events.CoordinatorFound(membership.state.request, NODE)
+            effects = membership.handle(found, now)
+        else:
+            now = membership.next_deadline()
+            effects = membership.handle(events.DeadlineReached(), now)
+    assert reason in only(effects, SendJoin).reason
 
 
 def test_repeated_assignments_of_unsubscribed_partitions_fail() -> None:
     membership = machine()
     for _ in range(MAX_PROTOCOL_VIOLATIONS):
         assert membership.error is None
-        membership.state = states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0)
+        membership.state = states.Syncing(GENERATION, HEARTBEAT, REQUEST, ATTEMPT)
         membership.handle(events.Synced(REQUEST, (TopicPartition("payments", 0),)), 0.0)
     assert "payments-0" in str(membership.error)
 
@@ -298,7 +325,7 @@ def test_a_subscription_changed_during_a_cooperative_rejoin_rejoins_afterwards(
 def test_an_illegal_generation_keeps_the_member_id(
     event: Any, member_id: str, request_number: int
 ) -> None:
-    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0))
+    membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, ATTEMPT))
     membership.handle(event(request_number), 1.0)
     join = only(membership.handle(events.DeadlineReached(), membership.next_deadline()), SendJoin)
     assert (join.member_id, join.generation) == (member_id, states.NO_GENERATION)

@@ -11,6 +11,7 @@ from aiokafkawire.group.membership.effects import (
     LosePartitions,
     RevokePartitions,
     SendHeartbeat,
+    SendJoin,
     SendLeave,
 )
 from aiokafkawire.group.membership.leaving import LEAVE_DURING_REBALANCE_TIMEOUT_S
@@ -109,8 +110,24 @@ def test_a_poll_after_the_error_was_reported_retries() -> None:
     assert membership.handle(events.PollStarted(), 0.0) == ()
     membership.handle(events.GroupErrorReported(), 0.0)
     assert membership.error is ERROR
-    only(membership.handle(events.PollStarted(), 1.0), FindCoordinator)
+    find = only(membership.handle(events.PollStarted(), 1.0), FindCoordinator)
     assert membership.error is None
+    join = only(membership.handle(events.CoordinatorFound(find.request, 7), 1.0), SendJoin)
+    assert join.reason == "the last attempt failed"
+
+
+def test_a_static_member_that_must_rejoin_remembers_it_through_failures() -> None:
+    ended = states.PollTimedOut(must_rejoin=True)
+    membership = machine(ended, group_instance_id="static", cooperative=True)
+    membership.handle(events.PollStarted(), 0.0)
+    assert isinstance(membership.state, states.FindingCoordinator)
+    membership.handle(events.FatalErrorOccurred(membership.state.request, ERROR), 0.0)
+    assert membership.state == states.JoinFailed(ERROR, must_rejoin=True)
+    membership.handle(events.Unsubscribed(), 1.0)
+    assert membership.state == states.Unjoined(must_rejoin=True)
+    membership.handle(events.Subscribed(TOPICS), 2.0)
+    assert isinstance(membership.state, states.FindingCoordinator)
+    assert membership.state.identity.attempt.must_rejoin
 
 
 def test_a_fenced_member_does_not_rejoin() -> None:

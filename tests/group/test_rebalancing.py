@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from aiokafkawire.group.membership.effects import (
     SendLeave,
     SendSync,
 )
+from aiokafkawire.group.membership.joining import REVOKED_FOR_OTHERS
 
 from .machines import (
     ERROR,
@@ -317,13 +317,14 @@ def test_a_rejoin_moves_to_the_new_coordinator() -> None:
 
 def test_losing_the_membership_during_a_partial_revocation_loses_the_rest_once() -> None:
     state = states.Revoking(
-        GENERATION, HEARTBEAT, (P0, P1), (P0,), REQUEST, states.NextAction.JOIN, (P1,)
+        GENERATION, HEARTBEAT, (P0, P1), (P0,), REQUEST, states.NextAction.JOIN, "rebalance"
     )
-    membership = machine(replace(state, to_add=None), cooperative=True)
+    membership = machine(state, cooperative=True)
     effects = membership.handle(events.UnknownMemberId(HEARTBEAT_REQUEST), 1.0)
     assert only(effects, LosePartitions).partitions == (P1,)
     join = only(membership.handle(events.PartitionsRevoked(REQUEST), 2.0), SendJoin)
     assert (join.member_id, join.owned) == ("", ())
+    assert "UNKNOWN_MEMBER_ID" in join.reason
 
 
 def test_a_static_member_with_a_poll_timeout_before_revocation_rejoins_once_more() -> None:
@@ -341,5 +342,7 @@ def test_a_static_member_with_a_poll_timeout_before_revocation_rejoins_once_more
     joined = events.JoinedAsFollower(join.request, "again", 2, "cooperative-sticky")
     sync = only(membership.handle(joined, 4.0), SendSync)
     effects = membership.handle(events.Synced(sync.request, (P0,)), 4.0)
-    assert only(effects, SendJoin).owned == (P0,)
+    assert "max_poll_interval_ms" in join.reason
+    again = only(effects, SendJoin)
+    assert (again.owned, again.reason) == ((P0,), REVOKED_FOR_OTHERS)
     assert isinstance(membership.state, states.Rejoining)

@@ -25,6 +25,11 @@ from .effects import (
 Outcome = tuple[states.MembershipState, Sequence[MembershipEffect]]
 AnyInGeneration = TypeVar("AnyInGeneration", bound=states.InGeneration)
 
+SUBSCRIBED = "the consumer subscribed"
+SUBSCRIPTION_CHANGED = "the subscription changed"
+REBALANCING = "the group is rebalancing"
+"""Reasons in JoinGroup (KIP-800)."""
+
 LEAVE_RESPONSE_TIMEOUT_S = 0.75
 """How long `close()` waits for the LeaveGroup response."""
 
@@ -54,6 +59,16 @@ def join(context: MembershipContext, node: NodeId | None, identity: states.JoinI
     return states.Joining(identity, node, context.topics, request), (send,)
 
 
+def join_as_new_member(
+    context: MembershipContext, reason: str, *, must_rejoin: bool = False
+) -> Outcome:
+    """Begin to join without a member id, if topics are subscribed."""
+    if not context.topics:
+        return states.Unjoined(must_rejoin), ()
+    attempt = states.JoinAttempt(reason, must_rejoin=must_rejoin)
+    return find_coordinator(context, states.JoinIdentity(attempt))
+
+
 def send_join(
     context: MembershipContext,
     request: int,
@@ -69,30 +84,52 @@ def send_join(
         context.session_timeout_ms,
         identity.last_generation,
         owned,
-        context.join_reason,
+        identity.attempt.reason,
     )
 
 
 def back_off_join(
     context: MembershipContext, identity: states.JoinIdentity, node: NodeId | None, now: float
 ) -> Outcome:
-    identity = replace(identity, attempt=identity.attempt + 1)
-    until = now + context.backoff_s(identity.attempt)
+    identity = replace(identity, attempt=after_failure(identity.attempt))
+    until = now + context.backoff_s(identity.attempt.failures)
     return states.BackingOff(identity, node, until), (ForgetCoordinator(),) if node is None else ()
 
 
-def join_identity(state: states.MembershipState) -> states.JoinIdentity:
-    """Return the member id and generation that a state would rejoin with."""
+def after_failure(attempt: states.JoinAttempt) -> states.JoinAttempt:
+    return replace(attempt, failures=attempt.failures + 1)
+
+
+def join_identity(
+    state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
+) -> states.JoinIdentity:
+    """Return the attempt, member id and generation that a state would join with again."""
     if isinstance(state, states.AttemptingJoin):
         return state.identity
-    if isinstance(state, states.InGeneration):
-        attempt = (
-            state.attempt
-            if isinstance(state, states.AwaitingAssignment | states.CooperativeRejoin)
-            else 0
-        )
-        return states.JoinIdentity(state.generation.member_id, state.generation.number, attempt)
-    return states.NEW_MEMBER
+    return states.JoinIdentity(state.attempt, state.generation.member_id, state.generation.number)
+
+
+def member_id(state: states.MembershipState) -> str:
+    """Return the member id that the coordinator knows; "" if there is none."""
+    if isinstance(state, states.AttemptingJoin):
+        return state.identity.member_id
+    return state.generation.member_id if isinstance(state, states.InGeneration) else ""
+
+
+def must_rejoin(state: states.MembershipState) -> bool:
+    """Return whether the member rejoins after its next assignment; see `PollTimedOut`."""
+    if isinstance(state, states.AttemptingJoin):
+        return state.identity.attempt.must_rejoin
+    if isinstance(state, states.AwaitingAssignment):
+        return state.attempt.must_rejoin
+    ended = (states.Unjoined, states.PollTimedOut, states.JoinFailed)
+    return isinstance(state, ended) and state.must_rejoin
+
+
+def loss_reason(event: events.RequestCompleted) -> str:
+    if isinstance(event, events.IllegalGeneration):
+        return "its generation has ended (ILLEGAL_GENERATION)"
+    return "the coordinator does not know this member (UNKNOWN_MEMBER_ID)"
 
 
 def with_heartbeat(state: AnyInGeneration, heartbeat: states.HeartbeatState) -> AnyInGeneration:
@@ -117,29 +154,28 @@ def rebalance(
     context: MembershipContext, state: states.Assigned, reason: str, now: float
 ) -> Outcome:
     """Rejoin and give the coordinator the reason (KIP-800)."""
-    context.join_reason = reason
     # The response to a heartbeat in flight is ignored: it would report the same rebalance.
     heartbeat = context.new_heartbeat(state.heartbeat.node, now)
-    return rejoin(context, states.Stable(state.generation, heartbeat, state.assignment), now)
+    stable = states.Stable(state.generation, heartbeat, state.assignment)
+    return rejoin(context, stable, states.JoinAttempt(reason), now)
 
 
-def rejoin(context: MembershipContext, state: states.InGeneration, now: float) -> Outcome:
+def rejoin(
+    context: MembershipContext, state: states.Assigned, attempt: states.JoinAttempt, now: float
+) -> Outcome:
     """Rejoin as the same member, after revoking what must be revoked."""
-    identity = join_identity(state)
-    node = state.heartbeat.node
-    if not isinstance(state, states.Assigned) or not state.assignment:
+    generation, node, owned = state.generation, state.heartbeat.node, state.assignment
+    identity = states.JoinIdentity(attempt, generation.member_id, generation.number)
+    if not owned:
         return join(context, node, identity)
     to_revoke = partitions_to_revoke(context, state)
     if to_revoke:
-        return revoke_when_polled(context, state, to_revoke, None)
-    owned = state.assignment
+        return revoke_when_polled(context, state, to_revoke, reason=attempt.reason)
     if node is None:
-        return states.RejoinBackoff(
-            state.generation, state.heartbeat, owned, identity.attempt, now
-        ), ()
+        return states.RejoinBackoff(generation, state.heartbeat, owned, attempt, now), ()
     request = context.new_request()
     joining = states.Rejoining(
-        state.generation, state.heartbeat, owned, identity.attempt, request, node, context.topics
+        generation, state.heartbeat, owned, attempt, request, node, context.topics
     )
     return joining, (send_join(context, request, node, identity, owned),)
 
@@ -148,13 +184,17 @@ def revoke_when_polled(
     context: MembershipContext,
     state: states.Assigned,
     to_revoke: states.Assignment,
-    to_add: states.Assignment | None,
+    *,
+    reason: str,
+    to_add: states.Assignment | None = None,
 ) -> Outcome:
     """Revoke now if the application waits in a poll, otherwise at its next poll."""
     if context.poll_timer.open_polls:
-        return revoke(context, state, to_revoke, states.NextAction.JOIN, to_add)
+        return revoke(
+            context, state, to_revoke, states.NextAction.JOIN, reason=reason, to_add=to_add
+        )
     revocation_due = states.RevocationDue(
-        state.generation, state.heartbeat, state.assignment, to_revoke, to_add
+        state.generation, state.heartbeat, state.assignment, to_revoke, reason, to_add
     )
     return revocation_due, (InterruptPoll(),)
 
@@ -164,11 +204,21 @@ def revoke(
     state: states.Assigned,
     to_revoke: states.Assignment,
     next_action: states.NextAction,
+    *,
+    reason: str = "",
     to_add: states.Assignment | None = None,
 ) -> Outcome:
+    """Revoke partitions; then rejoin for the `reason`, or leave."""
     request = context.new_request()
     revoking = states.Revoking(
-        state.generation, state.heartbeat, state.assignment, to_revoke, request, next_action, to_add
+        state.generation,
+        state.heartbeat,
+        state.assignment,
+        to_revoke,
+        request,
+        next_action,
+        reason,
+        to_add,
     )
     return revoking, (RevokePartitions(request, to_revoke),)
 
@@ -177,8 +227,8 @@ def back_off_rejoin(
     context: MembershipContext, state: states.CooperativeRejoin, node: NodeId | None, now: float
 ) -> Outcome:
     """Rejoin with the owned partitions after a backoff. Without a node, find the coordinator."""
-    attempt = state.attempt + 1
-    until = now + context.backoff_s(attempt)
+    attempt = after_failure(state.attempt)
+    until = now + context.backoff_s(attempt.failures)
     heartbeat = context.new_heartbeat(node, now)
     if node is None:
         heartbeat = replace(heartbeat, next_at=until)
@@ -229,7 +279,7 @@ def or_finish_leave(
         for effect in outcome[1]
         if isinstance(effect, LosePartitions | SendLeave | LogMessage)
     ]
-    left_state, effects = close_or_join(context, next_action)
+    left_state, effects = finish_leave(context, next_action)
     return left_state, (*last, *effects)
 
 
@@ -249,10 +299,12 @@ def leave(
     next_action: states.NextAction,
     deadline: float,
     now: float,
+    *,
+    must_rejoin: bool = False,
 ) -> Outcome:
     # mutation: static-member-leaves-group
     if not member_id or context.settings.group_instance_id is not None:
-        return close_or_join(context, next_action)
+        return finish_leave(context, next_action, must_rejoin=must_rejoin)
     request = context.new_request()
     reason = "the consumer unsubscribed"
     if next_action is states.NextAction.CLOSE:
@@ -263,10 +315,10 @@ def leave(
     )
 
 
-def close_or_join(context: MembershipContext, next_action: states.NextAction) -> Outcome:
+def finish_leave(
+    context: MembershipContext, next_action: states.NextAction, *, must_rejoin: bool = False
+) -> Outcome:
+    """Close, or join again if the application has subscribed in the meantime."""
     if next_action is states.NextAction.CLOSE:
         return states.MembershipClosed(), ()
-    context.join_reason = "the consumer subscribed"
-    return (
-        find_coordinator(context, states.NEW_MEMBER) if context.topics else (states.Unjoined(), ())
-    )
+    return join_as_new_member(context, SUBSCRIBED, must_rejoin=must_rejoin)

@@ -65,8 +65,6 @@ class MembershipContext:
         self.poll_timer = PollTimer(settings.max_poll_interval_ms / 1000, now)
         self.protocol_violations = 0
         self.unknown_server_errors = 0
-        self.join_reason = ""
-        self.must_rejoin = False
         self._rng = rng
         self._backoff = Backoff.from_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._last_request = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from aiokafkawire.errors import GroupFailed
 from aiokafkawire.types import NodeId, TopicPartition
@@ -34,6 +35,8 @@ MAX_PROTOCOL_VIOLATIONS = 5
 MAX_UNKNOWN_SERVER_ERRORS = 10
 """The member fails after this many consecutive UNKNOWN_SERVER_ERROR responses."""
 
+HasAttempt = TypeVar("HasAttempt", bound=states.AwaitingAssignment | states.Rejoining)
+
 REVOKED_FOR_OTHERS = "revoked partitions that are assigned to other members"
 
 NO_ASSIGNMENTS: Mapping[str, bytes] = {}
@@ -43,7 +46,9 @@ def start(
     context: MembershipContext, state: states.MembershipState, event: events.Subscribed, now: float
 ) -> Outcome:
     context.topics = event.topics
-    return actions.close_or_join(context, states.NextAction.JOIN)
+    return actions.join_as_new_member(
+        context, actions.SUBSCRIBED, must_rejoin=actions.must_rejoin(state)
+    )
 
 
 def join_at_coordinator(
@@ -100,9 +105,8 @@ def join_as_new_member_later(
     context: MembershipContext, state: states.Joining, event: events.RequestCompleted, now: float
 ) -> Outcome:
     """Join without a member id: the coordinator does not know the current one."""
-    return actions.back_off_join(
-        context, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
-    )
+    attempt = replace(state.identity.attempt, reason=actions.loss_reason(event))
+    return actions.back_off_join(context, states.JoinIdentity(attempt), state.node, now)
 
 
 def join_when_due(
@@ -127,7 +131,7 @@ def reject_member_id(
     event: events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
-    reason = f"MEMBER_ID_REQUIRED for member {actions.join_identity(state).member_id!r}"
+    reason = f"MEMBER_ID_REQUIRED for member {actions.member_id(state)!r}"
     return on_protocol_violation(
         context, state, events.ProtocolViolation(event.request, reason), now
     )
@@ -196,9 +200,9 @@ def joined(
     attempt = state.identity.attempt
     if context.topics != state.topics:
         # The subscription changed meanwhile: an assignment of this generation would not match.
-        return actions.join(
-            context, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
-        )
+        attempt = replace(attempt, reason=actions.SUBSCRIPTION_CHANGED)
+        identity = states.JoinIdentity(attempt, event.member_id, event.generation)
+        return actions.join(context, state.node, identity)
     generation = new_generation(event, state.topics)
     request = context.new_request()
     heartbeat = context.new_heartbeat(state.node, now)
@@ -223,14 +227,12 @@ def rejoined(
     # mutation: missed-generation-ignored
     if event.generation > state.generation.number + 1:
         # In the missed generation, the partitions may have been assigned to other members.
-        context.join_reason = "the group had a generation without this member"
-        identity = states.JoinIdentity(event.member_id, event.generation, state.attempt)
+        reason = "the group had a generation without this member"
+        attempt = replace(state.attempt, reason=reason)
+        identity = states.JoinIdentity(attempt, event.member_id, event.generation)
         next_state, effects = actions.join(context, state.node, identity)
-        return actions.or_finish_leave(
-            context,
-            state,
-            (next_state, (*actions.lose_partitions(state, context.join_reason), *effects)),
-        )
+        lost = actions.lose_partitions(state, reason)
+        return actions.or_finish_leave(context, state, (next_state, (*lost, *effects)))
     generation = new_generation(event, state.topics)
     request = context.new_request()
     effects = next_requests(event, request, state.node, generation)
@@ -316,9 +318,13 @@ def reject_assignment(
         return on_protocol_violation(
             context, state, events.ProtocolViolation(event.request, violation), now
         )
-    context.join_reason = "the assignment does not match the subscription"
+    state = with_reason(state, "the assignment does not match the subscription")
     next_state, effects = actions.retry_join(context, state, now, node=state.heartbeat.node)
     return next_state, (LogMessage(f"rejoining: {violation}"), *effects)
+
+
+def with_reason(state: HasAttempt, reason: str) -> HasAttempt:
+    return replace(state, attempt=replace(state.attempt, reason=reason))  # type: ignore[type-var]
 
 
 def become_stable(
@@ -328,23 +334,23 @@ def become_stable(
     if unsubscribed is not None:
         return reject_assignment(context, state, event, unsubscribed, now)
     assigned = tuple(sorted(dict.fromkeys(event.assignment)))
-    return complete_rebalance(
-        context, states.Stable(state.generation, state.heartbeat, assigned), assigned, now
-    )
+    return complete_rebalance(context, state, assigned, assigned, now)
 
 
 def complete_rebalance(
-    context: MembershipContext, stable: states.Stable, to_add: states.Assignment, now: float
+    context: MembershipContext,
+    state: states.Syncing | states.Resyncing,
+    assigned: states.Assignment,
+    to_add: states.Assignment,
+    now: float,
 ) -> Outcome:
+    """Own the assignment, unless the member has to rejoin."""
     context.protocol_violations = context.unknown_server_errors = 0
-    effects = (
-        EnterGeneration(stable.generation, stable.assignment),
-        AssignPartitions(to_add),
-    )
-    must_rejoin, context.must_rejoin = context.must_rejoin, False
+    stable = states.Stable(state.generation, state.heartbeat, assigned)
+    effects = (EnterGeneration(stable.generation, assigned), AssignPartitions(to_add))
     if context.topics != stable.generation.topics:
-        reason = "the subscription changed"
-    elif must_rejoin and context.settings.group_instance_id is not None:
+        reason = actions.SUBSCRIPTION_CHANGED
+    elif state.attempt.must_rejoin:
         reason = REVOKED_FOR_OTHERS
     else:
         return stable, effects
@@ -365,9 +371,7 @@ def apply_cooperative_assignment(
     # mutation: new-partition-dropped-in-cooperative-rebalance
     to_add = tuple(tp for tp in assigned if tp not in owned)
     if not to_revoke and state.pending_leave is None:
-        return complete_rebalance(
-            context, states.Stable(state.generation, state.heartbeat, assigned), to_add, now
-        )
+        return complete_rebalance(context, state, assigned, to_add, now)
     context.protocol_violations = context.unknown_server_errors = 0
     enter = EnterGeneration(state.generation, state.assignment)
     if state.pending_leave is not None:
@@ -375,8 +379,9 @@ def apply_cooperative_assignment(
             context, state, state.assignment, state.pending_leave.next_action
         )
     else:
-        context.join_reason = REVOKED_FOR_OTHERS
-        next_state, effects = actions.revoke_when_polled(context, state, to_revoke, to_add)
+        next_state, effects = actions.revoke_when_polled(
+            context, state, to_revoke, reason=REVOKED_FOR_OTHERS, to_add=to_add
+        )
     return next_state, (enter, *effects)
 
 
@@ -396,11 +401,15 @@ def on_protocol_violation(
     context.protocol_violations += 1
     if context.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return actions.or_finish_leave(
-            context, state, (states.JoinFailed(GroupFailed(text)), (*lost, *leave))
+            context,
+            state,
+            (
+                states.JoinFailed(GroupFailed(text), must_rejoin=identity.attempt.must_rejoin),
+                (*lost, *leave),
+            ),
         )
-    next_state, effects = actions.back_off_join(
-        context, states.JoinIdentity(attempt=identity.attempt), None, now
-    )
+    attempt = replace(identity.attempt, reason="the coordinator violated the protocol")
+    next_state, effects = actions.back_off_join(context, states.JoinIdentity(attempt), None, now)
     log = LogMessage(text, warning=True)
     return actions.or_finish_leave(context, state, (next_state, (log, *lost, *leave, *effects)))
 
@@ -443,7 +452,8 @@ def reset_and_rejoin(
     """
     keeps_id = isinstance(event, events.IllegalGeneration)
     member_id = state.generation.member_id if keeps_id else ""
-    identity = states.JoinIdentity(member_id, attempt=state.attempt)
+    attempt = replace(state.attempt, reason=actions.loss_reason(event))
+    identity = states.JoinIdentity(attempt, member_id)
     return actions.back_off_join(context, identity, state.heartbeat.node, now)
 
 
@@ -459,7 +469,9 @@ def on_rebalance_in_progress(
     """
     if event.request != state.request:
         return heartbeats.heartbeat_succeeded(context, state, event, now)
-    if state.attempt or isinstance(state, states.CooperativeRejoin):
+    state = with_reason(state, actions.REBALANCING)
+    if state.attempt.failures or isinstance(state, states.CooperativeRejoin):
         return actions.retry_join(context, state, now, node=state.heartbeat.node)
     identity = actions.join_identity(state)
-    return actions.join(context, state.heartbeat.node, replace(identity, attempt=1))
+    identity = replace(identity, attempt=actions.after_failure(identity.attempt))
+    return actions.join(context, state.heartbeat.node, identity)

@@ -41,7 +41,8 @@ def fail(
         # Without LeaveGroup, the rebalance would wait for this member until its session times out.
         leave = actions.leave_no_wait(context, state.generation.member_id, now, "the member failed")
         effects = (*effects, *leave)
-    return actions.or_finish_leave(context, state, (states.JoinFailed(event.error), effects))
+    failed = states.JoinFailed(event.error, must_rejoin=actions.must_rejoin(state))
+    return actions.or_finish_leave(context, state, (failed, effects))
 
 
 def mark_reported(
@@ -60,7 +61,9 @@ def retry_after_failure(
     if not state.reported:
         return state, ()
     context.protocol_violations = context.unknown_server_errors = 0
-    return actions.close_or_join(context, states.NextAction.JOIN)
+    return actions.join_as_new_member(
+        context, "the last attempt failed", must_rejoin=state.must_rejoin
+    )
 
 
 def clear_subscription(
@@ -80,13 +83,15 @@ def leave_without_partitions(
     now: float,
 ) -> Outcome:
     next_action, deadline = clear_subscription(context, event, now)
-    identity = actions.join_identity(state)
+    member_id = actions.member_id(state)
     static = context.settings.group_instance_id is not None
-    if isinstance(state, states.Joining) and not identity.member_id and not static:
+    if isinstance(state, states.Joining) and not member_id and not static:
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
-    return actions.leave(context, identity.member_id, next_action, deadline, now)
+    return actions.leave(
+        context, member_id, next_action, deadline, now, must_rejoin=actions.must_rejoin(state)
+    )
 
 
 def revoke_and_leave(
@@ -145,7 +150,7 @@ def left(
 ) -> Outcome:
     if isinstance(event, events.DeadlineReached) and now < state.until:
         return state, ()
-    return actions.close_or_join(context, state.next_action)
+    return actions.finish_leave(context, state.next_action)
 
 
 def shorten_leave(
@@ -173,4 +178,6 @@ def stay_left(
 def rejoin_after_poll_timeout(
     context: MembershipContext, state: states.PollTimedOut, event: events.PollStarted, now: float
 ) -> Outcome:
-    return actions.close_or_join(context, states.NextAction.JOIN)
+    return actions.join_as_new_member(
+        context, "max_poll_interval_ms was exceeded", must_rejoin=state.must_rejoin
+    )

@@ -20,7 +20,7 @@ def resubscribe(
     context.topics = event.topics
     if event.topics == state.generation.topics:
         return state, ()
-    return actions.rebalance(context, state, "the subscription changed", now)
+    return actions.rebalance(context, state, actions.SUBSCRIPTION_CHANGED, now)
 
 
 def resubscribe_before_revocation(
@@ -30,7 +30,8 @@ def resubscribe_before_revocation(
     context.topics = event.topics
     if not context.settings.cooperative or state.to_add is not None:
         return state, ()
-    return actions.rejoin(context, state, now)
+    attempt = states.JoinAttempt(actions.SUBSCRIPTION_CHANGED)
+    return actions.rejoin(context, state, attempt, now)
 
 
 def rebalance(
@@ -39,7 +40,7 @@ def rebalance(
     event: events.RebalanceInProgress,
     now: float,
 ) -> Outcome:
-    return actions.rebalance(context, state, "the group is rebalancing", now)
+    return actions.rebalance(context, state, actions.REBALANCING, now)
 
 
 def rebalance_before_revocation(
@@ -55,7 +56,7 @@ def rebalance_before_revocation(
     """
     if not context.settings.cooperative:
         return heartbeats.heartbeat_succeeded(context, state, event, now)
-    return actions.rebalance(context, state, "the group is rebalancing", now)
+    return actions.rebalance(context, state, actions.REBALANCING, now)
 
 
 def rejoin_on_request(
@@ -71,7 +72,14 @@ def revoke_now(
     event: events.MembershipEvent,
     now: float,
 ) -> Outcome:
-    return actions.revoke(context, state, state.to_revoke, states.NextAction.JOIN, state.to_add)
+    return actions.revoke(
+        context,
+        state,
+        state.to_revoke,
+        states.NextAction.JOIN,
+        reason=state.reason,
+        to_add=state.to_add,
+    )
 
 
 def revoked(
@@ -91,7 +99,7 @@ def revoked(
         remaining = tuple(sorted((*remaining, *state.to_add)))
         assign = (AssignPartitions(state.to_add),)
     next_state, effects = actions.rebalance(
-        context, replace(state, assignment=remaining), context.join_reason, now
+        context, replace(state, assignment=remaining), state.reason, now
     )
     return next_state, (*assign, *effects)
 
@@ -103,36 +111,36 @@ def forget_member_id(
 
     Report all partitions that are not being revoked as lost.
     """
+    reason = actions.loss_reason(event)
     generation = replace(state.generation, member_id="", number=states.NO_GENERATION)
     heartbeat = states.HeartbeatState(state.heartbeat.node, None, NEVER, NEVER)
     to_revoke = set(state.to_revoke)
     lost = tuple(tp for tp in state.assignment if tp not in to_revoke)
     # Of the assignment, only the partitions whose revocation is in progress remain.
     next_state = replace(
-        state, generation=generation, heartbeat=heartbeat, assignment=state.to_revoke, to_add=None
+        state,
+        generation=generation,
+        heartbeat=heartbeat,
+        assignment=state.to_revoke,
+        reason=reason,
+        to_add=None,
     )
-    if not lost:
-        return next_state, ()
-    return next_state, (LosePartitions(lost, loss_reason(event)),)
-
-
-def loss_reason(event: events.RequestCompleted) -> str:
-    if isinstance(event, events.IllegalGeneration):
-        return "its generation has ended (ILLEGAL_GENERATION)"
-    return "the coordinator does not know this member (UNKNOWN_MEMBER_ID)"
+    return next_state, ((LosePartitions(lost, reason),) if lost else ())
 
 
 def lose_and_rejoin(
     context: MembershipContext, state: states.Assigned, event: events.RequestCompleted, now: float
 ) -> Outcome:
-    identity = states.NEW_MEMBER
+    reason = actions.loss_reason(event)
+    identity = states.JoinIdentity(states.JoinAttempt(reason))
     if isinstance(event, events.IllegalGeneration):
-        identity = replace(actions.join_identity(state), last_generation=states.NO_GENERATION)
-    context.join_reason = loss_reason(event)
+        failures = state.attempt.failures if isinstance(state, states.CooperativeRejoin) else 0
+        identity = states.JoinIdentity(
+            states.JoinAttempt(reason, failures), state.generation.member_id
+        )
     next_state, _ = actions.back_off_join(context, identity, state.heartbeat.node, now)
-    return actions.or_finish_leave(
-        context, state, (next_state, actions.lose_partitions(state, context.join_reason))
-    )
+    lost = actions.lose_partitions(state, reason)
+    return actions.or_finish_leave(context, state, (next_state, lost))
 
 
 def check_poll_timer(
@@ -145,10 +153,9 @@ def check_poll_timer(
     leave = actions.leave_no_wait(
         context, state.generation.member_id, now, "max_poll_interval_ms exceeded"
     )
-    # A static member returns to the same generation. Partitions that it should have revoked there
-    # are unassigned until it rejoins again.
-    context.must_rejoin = context.settings.cooperative and not isinstance(state, states.Stable)
-    return states.PollTimedOut(), (
+    static = context.settings.group_instance_id is not None
+    must_rejoin = static and context.settings.cooperative and not isinstance(state, states.Stable)
+    return states.PollTimedOut(must_rejoin), (
         LogMessage(reason, warning=True),
         *actions.lose_partitions(state, reason),
         *leave,
@@ -180,7 +187,7 @@ def rejoin_when_due(
 ) -> Outcome:
     if state.heartbeat.node is None or now < state.until or now >= context.poll_timer.deadline:
         return check_poll_timer(context, state, event, now)
-    return actions.rejoin(context, state, now)
+    return actions.rejoin(context, state, state.attempt, now)
 
 
 def rejoin_at_new_coordinator(

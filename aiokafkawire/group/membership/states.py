@@ -13,7 +13,6 @@ from aiokafkawire.runtime.interfaces import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = (
-    "NEW_MEMBER",
     "NO_GENERATION",
     "Assigned",
     "Assigning",
@@ -29,6 +28,7 @@ __all__ = (
     "Generation",
     "HeartbeatState",
     "InGeneration",
+    "JoinAttempt",
     "JoinFailed",
     "JoinIdentity",
     "JoinedMember",
@@ -126,21 +126,30 @@ class MembershipState:
 
 @dataclass(frozen=True, slots=True)
 class Unjoined(MembershipState):
-    """Neither subscribed nor a member."""
+    """Neither subscribed nor a member. For `must_rejoin` see `PollTimedOut`."""
+
+    must_rejoin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAttempt:
+    """Why a member joins (KIP-800), and its failures so far, until it has an assignment."""
+
+    reason: str
+    failures: int = 0
+    """Consecutive failures."""
+    must_rejoin: bool = False
+    """Rejoin after the assignment: see `PollTimedOut`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinIdentity:
     """Member id and generation for JoinGroup. The id is "" until the coordinator assigns one."""
 
+    attempt: JoinAttempt
     member_id: str = ""
     last_generation: int = NO_GENERATION
     """Last generation of this member id."""
-    attempt: int = 0
-    """Consecutive failures."""
-
-
-NEW_MEMBER = JoinIdentity()
 
 
 class AttemptingJoin(MembershipState):
@@ -208,7 +217,7 @@ class AwaitingAssignment(InGeneration):
 
     __slots__ = ()
     request: int
-    attempt: int
+    attempt: JoinAttempt
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
@@ -222,7 +231,7 @@ class Assigning(AwaitingAssignment):
     generation: Generation
     heartbeat: HeartbeatState
     request: int
-    attempt: int
+    attempt: JoinAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +241,7 @@ class Syncing(AwaitingAssignment):
     generation: Generation
     heartbeat: HeartbeatState
     request: int
-    attempt: int
+    attempt: JoinAttempt
 
 
 class Assigned(InGeneration):
@@ -256,19 +265,24 @@ class RevocationDue(Assigned):
     """Partitions must be revoked, but the application still processes their records.
 
     `to_revoke` are all partitions (eager) or those that the new assignment lacks (cooperative). In
-    the latter case `to_add` are the new ones, which are assigned after the revocation.
+    the latter case `to_add` are the new ones, which are assigned after the revocation. Then the
+    member rejoins for the `reason`.
     """
 
     generation: Generation
     heartbeat: HeartbeatState
     assignment: Assignment
     to_revoke: Assignment
+    reason: str
     to_add: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Revoking(Assigned):
-    """The rebalance callback and the commit are running. `to_revoke` is revoked afterwards."""
+    """The rebalance callback and the commit are running. `to_revoke` is revoked afterwards.
+
+    Then the member rejoins for the `reason`, or leaves if `next_action` says so.
+    """
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -276,6 +290,7 @@ class Revoking(Assigned):
     to_revoke: Assignment
     request: int
     next_action: NextAction
+    reason: str = ""
     to_add: Assignment | None = None
 
     @property
@@ -298,7 +313,7 @@ class CooperativeRejoin(Assigned):
     """Base of the states of a member that rejoins and keeps its partitions (KIP-429)."""
 
     __slots__ = ()
-    attempt: int
+    attempt: JoinAttempt
 
     @property
     def pending_leave(self) -> PendingLeave | None:
@@ -329,7 +344,7 @@ class RejoinBackoff(CooperativeRejoin):
     generation: Generation
     heartbeat: HeartbeatState
     assignment: Assignment
-    attempt: int
+    attempt: JoinAttempt
     until: float
 
     @property
@@ -346,7 +361,7 @@ class Rejoining(CooperativeRejoinInFlight):
     generation: Generation
     heartbeat: HeartbeatState
     assignment: Assignment
-    attempt: int
+    attempt: JoinAttempt
     request: int
     node: NodeId
     topics: tuple[str, ...]
@@ -361,7 +376,7 @@ class Reassigning(CooperativeRejoinInFlight, AwaitingAssignment):
     heartbeat: HeartbeatState
     assignment: Assignment
     request: int
-    attempt: int
+    attempt: JoinAttempt
     pending_leave: PendingLeave | None = None
 
 
@@ -373,13 +388,19 @@ class Resyncing(CooperativeRejoinInFlight, AwaitingAssignment):
     heartbeat: HeartbeatState
     assignment: Assignment
     request: int
-    attempt: int
+    attempt: JoinAttempt
     pending_leave: PendingLeave | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PollTimedOut(MembershipState):
-    """Left the group after max_poll_interval_ms without a poll. The next poll rejoins."""
+    """Left the group after max_poll_interval_ms without a poll. The next poll rejoins.
+
+    A static member returns to the same generation. Partitions that it should have revoked there
+    are unassigned until it rejoins again, so it `must_rejoin`.
+    """
+
+    must_rejoin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,10 +445,14 @@ class Fenced(MembershipState):
 
 @dataclass(frozen=True, slots=True)
 class JoinFailed(MembershipState):
-    """Joining failed. After the error is `reported`, the next poll tries again."""
+    """Joining failed. After the error is `reported`, the next poll tries again.
+
+    For `must_rejoin` see `PollTimedOut`.
+    """
 
     error: KafkaError
     reported: bool = False
+    must_rejoin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
