@@ -66,7 +66,7 @@ class AutoCommit:
                     commit_ids.append(self._offsets.submit(offsets))
                     count += len(offsets)
             if commit_ids:
-                await self.wait_acknowledged(commit_ids, count)
+                await self.wait_and_log(commit_ids, count)
 
     def uncommitted(
         self, partitions: Iterable[AssignedPartition]
@@ -77,7 +77,7 @@ class AutoCommit:
             owned, self._offsets.pending_offsets(partition.tp for partition in owned)
         )
 
-    async def wait_acknowledged(self, commit_ids: Sequence[int], count: int) -> None:
+    async def wait_and_log(self, commit_ids: Sequence[int], count: int) -> None:
         """Wait for commits of `count` partitions. A failure is logged, not raised."""
         deadline = self._clock.now() + self._config.default_api_timeout_ms / 1000
         try:

@@ -141,7 +141,7 @@ class TopicSubscription:
         offsets: dict[TopicPartition, OffsetAndMetadata],
     ) -> None:
         try:
-            await auto_commit.wait_acknowledged([group.offsets.submit(offsets)], len(offsets))
+            await auto_commit.wait_and_log([group.offsets.submit(offsets)], len(offsets))
         finally:
             group.manual_commits -= 1
             self._apply()

@@ -239,9 +239,9 @@ class GroupOffsets:
         try:
             for commit_id in commit_ids:
                 await self._waiters[commit_id].wait(deadline)
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise
+        except KafkaError:  # The commit failed. `RequestTimedOut` is a `TimeoutError` too.
+            raise
+        except TimeoutError:
             raise RequestTimedOut(
                 "the commit was not acknowledged before the deadline",
                 api="OffsetCommit",

@@ -320,7 +320,7 @@ async def test_a_failed_auto_commit_says_what_follows(
 
         group.offsets.wait_acknowledged = fail  # type: ignore[method-assign]
         assert group.auto_commit is not None
-        await group.auto_commit.wait_acknowledged([1], 1)
+        await group.auto_commit.wait_and_log([1], 1)
         del group.offsets.wait_acknowledged
     text = f"Group g: auto-commit failed: {error.reason}; {what_follows}"
     assert caplog.messages.count(text) == 1
