@@ -42,6 +42,7 @@ __all__ = (
     "Partition",
     "Topic",
     "check_topic_name",
+    "is_internal_topic",
 )
 
 logger = logging.getLogger("aiokafkawire.broker")
@@ -61,6 +62,9 @@ PRODUCER_ID_BLOCK = 1_000
 """Producer ids allocated at once. A restart skips the unused rest of a block."""
 
 DEFAULT_REPLICATION_FACTOR = 3
+
+CONSUMER_OFFSETS, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 
 ELECTION_NOT_NEEDED = "Leader election not needed for topic partition."
 
@@ -688,6 +692,15 @@ class ClusterState:
 
     # --- the store ---------------------------------------------------------------------------
 
+    @property
+    def log_dir(self) -> str:
+        """Directory of the logs; a name in its place if they are in memory."""
+        return self._store.log_dir
+
+    def disk_usage(self) -> tuple[int, int]:
+        """Return the size and the free space of the log directory, -1 where it has none."""
+        return self._store.disk_usage()
+
     def save(self) -> None:
         """Store the state for the next start.
 
@@ -770,6 +783,11 @@ def _reassignment_state(partition: Partition) -> dict[str, Any]:
     if not partition.adding and not partition.removing:
         return {}
     return {"adding": partition.adding, "removing": partition.removing}
+
+
+def is_internal_topic(name: str) -> bool:
+    """Return True for the topics in which Kafka keeps its own state."""
+    return name in INTERNAL_TOPICS
 
 
 def _is_disk_full(error: StorageError) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,6 +114,15 @@ class Store(Protocol):
         """Delete all segments. After a `StorageError` some may be left; call it again."""
         ...
 
+    @property
+    def log_dir(self) -> str:
+        """Directory of the logs; a name in its place if they are in memory."""
+        ...
+
+    def disk_usage(self) -> tuple[int, int]:
+        """Return the size and the free space of the directory, -1 where there is none."""
+        ...
+
     def close(self) -> None:
         """Release the lock."""
         ...
@@ -196,6 +206,13 @@ class MemoryStore:
 
     def delete_partition(self, partition: str) -> None:
         del partition
+
+    @property
+    def log_dir(self) -> str:
+        return "/memory"
+
+    def disk_usage(self) -> tuple[int, int]:
+        return -1, -1
 
     def close(self) -> None:
         return
@@ -409,6 +426,14 @@ class DirectoryStore:
             subject = f"Deleting partition {partition}"
             raise self._failures.failed(subject, folder, error, DELETED_LATER, "delete") from error
         self._failures.forget(_subject(partition))
+
+    @property
+    def log_dir(self) -> str:
+        return str(self._directory.absolute())
+
+    def disk_usage(self) -> tuple[int, int]:
+        usage = shutil.disk_usage(self._directory)
+        return usage.total, usage.free
 
     def close(self) -> None:
         lock, self._lock = self._lock, None

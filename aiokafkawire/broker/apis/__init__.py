@@ -8,6 +8,7 @@ from aiokafkawire.broker.apis import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
@@ -16,12 +17,15 @@ from aiokafkawire.broker.apis import (
     create_topics,
     delete_acls,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     describe_producers,
+    describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
@@ -81,6 +85,16 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
             offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response
         ),
         ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.error_response),
+        ApiKey.DELETE_RECORDS: Handler(delete_records.handle, delete_records.error_response),
+        ApiKey.DESCRIBE_LOG_DIRS: Handler(
+            describe_log_dirs.handle, describe_log_dirs.error_response
+        ),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(
+            alter_replica_log_dirs.handle, alter_replica_log_dirs.error_response
+        ),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
+            describe_topic_partitions.handle, describe_topic_partitions.error_response
+        ),
         ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.error_response),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(
             incremental_alter_configs.handle, incremental_alter_configs.error_response

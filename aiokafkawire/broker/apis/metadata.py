@@ -7,7 +7,12 @@ from typing import Protocol
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError, StorageError
-from aiokafkawire.broker.cluster_state import NO_LEADER, Partition, check_topic_name
+from aiokafkawire.broker.cluster_state import (
+    NO_LEADER,
+    Partition,
+    check_topic_name,
+    is_internal_topic,
+)
 from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr, LiveNode
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
 from aiokafkawire.broker.request_context import RequestContext
@@ -22,7 +27,13 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-__all__ = ("cluster_operations", "error_response", "handle")
+__all__ = (
+    "MetadataSource",
+    "cluster_operations",
+    "error_response",
+    "handle",
+    "metadata_source",
+)
 
 FIRST_ID_FIELD_VERSION = 10
 FIRST_ID_VERSION = 12
@@ -43,11 +54,7 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     ):
         # v10 and v11 have the field, but brokers do not look topics up by it.
         return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
-    source: _MetadataSource = (
-        _ClusterMetadata(context)
-        if context.replica_manager is None
-        else _CachedMetadata(context, context.replica_manager.metadata)
-    )
+    source = metadata_source(context)
     if requested is None or (context.version == 0 and not requested):
         topics = [
             _describe_topic(context, source, name, request)
@@ -92,7 +99,7 @@ def error_response(request: MetadataRequest, version: int, code: int) -> Metadat
 
 def _describe_requested(
     context: RequestContext,
-    source: _MetadataSource,
+    source: MetadataSource,
     requested: MetadataRequestTopic,
     request: MetadataRequest,
 ) -> MetadataResponseTopic:
@@ -127,16 +134,23 @@ def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> Me
     # Before v12 a name cannot be null, not even for a topic that is requested by id.
     name = requested.name if requested.name is not None or version >= FIRST_ID_VERSION else ""
     topic_id = requested.topic_id if requested.name is None else ZERO_UUID
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name is not None and is_internal_topic(name),
+        topic_id=topic_id,
+        partitions=[],
+    )
 
 
 def _describe_topic(
-    context: RequestContext, source: _MetadataSource, name: str, request: MetadataRequest
+    context: RequestContext, source: MetadataSource, name: str, request: MetadataRequest
 ) -> MetadataResponseTopic:
     topic = context.cluster.topics.get(name)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=name,
+        is_internal=is_internal_topic(name),
         topic_id=ZERO_UUID if topic is None else topic.topic_id,
         partitions=[
             _partition(context.version, source, index, state)
@@ -151,7 +165,7 @@ def _describe_topic(
 
 
 def _partition(
-    version: int, source: _MetadataSource, index: int, state: Partition | LeaderAndIsr
+    version: int, source: MetadataSource, index: int, state: Partition | LeaderAndIsr
 ) -> MetadataResponsePartition:
     offline = [node for node in state.replicas if node not in source.live]
     code = ErrorCode.NONE
@@ -176,7 +190,7 @@ def _partition(
 # --- what a node knows ---------------------------------------------------------------------------
 
 
-class _MetadataSource(Protocol):
+class MetadataSource(Protocol):
     """Metadata that a node returns."""
 
     @property
@@ -192,6 +206,13 @@ class _MetadataSource(Protocol):
     def partitions(self, name: str) -> Iterable[tuple[int, Partition | LeaderAndIsr]]:
         """Return the partitions of a topic."""
         ...
+
+
+def metadata_source(context: RequestContext) -> MetadataSource:
+    """Return the metadata that the node knows."""
+    if context.replica_manager is None:
+        return _ClusterMetadata(context)
+    return _CachedMetadata(context, context.replica_manager.metadata)
 
 
 class _ClusterMetadata:
