@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("ClientLog", "LogRateLimiter", "error_codes")
+__all__ = ("ClientLog", "LogRateLimiter", "error_codes", "log_error_codes")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -87,6 +87,19 @@ class ClientLog:
 
     def _log(self, level: int, text: str, connection: str, client: str) -> None:
         self._connections.log((client, text), level, text, connection, client)
+
+
+def log_error_codes(
+    connection: str, api: str, version: int, client: str | None, response: object
+) -> None:
+    """Log the error codes of a response at DEBUG."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    codes = list(dict.fromkeys(code.name for code in error_codes(response)))
+    if codes:
+        logger.debug(
+            "%s: %s v%d of %s fails with %s", connection, api, version, client, ", ".join(codes)
+        )
 
 
 def error_codes(message: object) -> Iterator[ErrorCode]:

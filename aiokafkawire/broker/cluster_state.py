@@ -20,6 +20,7 @@ from aiokafkawire.broker.configs import ConfigResourceType, DynamicConfigs, LogC
 from aiokafkawire.broker.configs.topics import validate_new_topic_configs
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.quotas.entities import ClientQuotas
 from aiokafkawire.broker.reassignments import (
     check_reassignment,
     check_replication_factor,
@@ -167,6 +168,7 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.cluster_id = ""
         self.racks: dict[int, str] = {}
+        self.quotas = ClientQuotas()
         self.on_topic_deletion: list[Callable[[str], None]] = []
         self.before_topic_creation: list[Callable[[], None]] = []
         self.dynamic_configs = DynamicConfigs(options)
@@ -719,6 +721,7 @@ class ClusterState:
             "cluster_id": self.cluster_id,
             "producer_id_limit": self._producer_id_limit,
             "configs": self.dynamic_configs.to_json(),
+            "client_quotas": self.quotas.to_json(),
             "topics": [
                 {
                     "name": topic.name,
@@ -748,6 +751,7 @@ class ClusterState:
             self.cluster_id = str(state["cluster_id"])
             self._next_producer_id = self._producer_id_limit = int(state["producer_id_limit"])
             self.dynamic_configs.load(state.get("configs", ()))
+            self.quotas.load(state.get("client_quotas", ()))
             for saved in state["topics"]:
                 self._load_topic(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

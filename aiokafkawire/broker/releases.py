@@ -95,6 +95,8 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.ELECT_LEADERS: "2.2:0 2.4:2",
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "2.4:0 4.1:1",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "2.4:0",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "2.6:0 2.8:1",
+    ApiKey.ALTER_CLIENT_QUOTAS: "2.6:0 2.8:1",
 }
 """Highest version by release; an API does not exist before its first entry."""
 
@@ -185,6 +187,11 @@ class Release:
     def converts_to_latest_format(self) -> bool:
         """Older message formats are converted to the newest one."""
         return not self.is_superset
+
+    @property
+    def mutes_throttled_clients(self) -> bool:
+        """A response that exceeds a quota is sent at once, and its connection muted (KIP-219)."""
+        return self.since("2.0")
 
     @property
     def on_unsupported_api(self) -> UnsupportedApi:

@@ -18,6 +18,7 @@ from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.quotas.manager import ClientQuotaManager
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
 from aiokafkawire.broker.transactions import TransactionCoordinator
@@ -83,6 +84,7 @@ class BrokerState(Session):
     addresses: dict[int, Address] = field(default_factory=dict)
     listener_addresses: dict[str, dict[int, Address]] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessionCache] = field(default_factory=dict)
+    quota_managers: dict[int, ClientQuotaManager] = field(default_factory=dict)
     replication: Replication | None = None
     authorizer: Authorizer | None = None
     client_log: ClientLog = field(init=False)
@@ -115,6 +117,19 @@ class RequestContext:
     def principal(self) -> str:
         """Authenticated user of the connection, such as `User:alice`."""
         return self.connection.principal
+
+    @property
+    def user(self) -> str:
+        """Name of the principal without its type, as in quotas."""
+        return self.principal.partition(":")[2]
+
+    @property
+    def quota_manager(self) -> ClientQuotaManager:
+        """Rates of the node's clients."""
+        managers = self.state.quota_managers
+        if self.node_id not in managers:
+            managers[self.node_id] = ClientQuotaManager(self.cluster.quotas)
+        return managers[self.node_id]
 
     @property
     def addresses(self) -> Mapping[int, Address]:

@@ -20,7 +20,7 @@ from aiokafkawire.broker.authentication import (
     SaslAuthenticator,
     certificate_principal,
 )
-from aiokafkawire.broker.client_log import ClientLog, error_codes
+from aiokafkawire.broker.client_log import ClientLog, log_error_codes
 from aiokafkawire.broker.faults import (
     Answer,
     Close,
@@ -32,6 +32,7 @@ from aiokafkawire.broker.faults import (
     RequestLog,
     SeenRequest,
 )
+from aiokafkawire.broker.quotas.enforcement import ConnectionThrottle, handle_within_quotas
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, ApiVersionRange, Release, UnsupportedApi
 from aiokafkawire.broker.request_context import (
     BrokerState,
@@ -129,6 +130,7 @@ class ServerConnection:
         self._number = number
         self._listener = listener
         self._client_connection = ClientConnection(transport.peer.rpartition(":")[0], listener.name)
+        self._throttle = ConnectionThrottle(node.state.clock, self._client_connection)
         self._authenticator: SaslAuthenticator | None = None
         self._reader = FrameReader(node.state.options.max_request_bytes)
         if listener.sasl is not None:
@@ -249,11 +251,14 @@ class ServerConnection:
                 failure = None if self._authenticator is None else self._authenticator.failure
                 if failure is not None:
                     await self._delay_failure()
+                if not self._release.mutes_throttled_clients:
+                    await self._throttle.wait()
                 if buffers:
                     await self._node.wait_until_resumed()
                     await self._transport.send(buffers)
                 if failure is not None:
                     raise Disconnect(failure)
+                await self._throttle.wait()
         except _UnsupportedRequest:
             pass  # already logged
         except Disconnect as reason:
@@ -467,23 +472,13 @@ class ServerConnection:
             client_id=seen.client_id,
             connection=self._client_connection,
         )
-        response = await _HANDLERS[seen.api_key].handle(context, seen.message)
-        if logger.isEnabledFor(logging.DEBUG):
-            self._log_errors(seen, response)
+        response, throttle_s = await handle_within_quotas(
+            context, seen.message, seen.api_key, seen.size_bytes, _HANDLERS[seen.api_key].handle
+        )
+        self._throttle.mute(throttle_s)
+        log_error_codes(self.name, APIS[seen.api_key].name, seen.version, self._client, response)
         self._node.requests.record_outcome(seen, response, carried_out=True)
         return response
-
-    def _log_errors(self, seen: SeenRequest, response: Response | None) -> None:
-        codes = list(dict.fromkeys(code.name for code in error_codes(response)))
-        if codes:
-            logger.debug(
-                "%s: %s v%d of %s fails with %s",
-                self.name,
-                APIS[seen.api_key].name,
-                seen.version,
-                self._client,
-                ", ".join(codes),
-            )
 
 
 async def _discard(transport: Transport) -> None:

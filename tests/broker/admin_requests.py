@@ -8,7 +8,9 @@ from uuid import UUID
 
 from aiokafkawire.wire import ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages import (
+    alter_client_quotas,
     alter_partition_reassignments,
+    describe_client_quotas,
     elect_leaders,
     list_partition_reassignments,
 )
@@ -27,6 +29,16 @@ def election(version: int, topic_id: UUID) -> Request[Any]:
     return elect_leaders.ElectLeadersRequest(topic_partitions=[topic])
 
 
+def quota(version: int, topic_id: UUID) -> Request[Any]:
+    entry = alter_client_quotas.AlterClientQuotasEntryData(
+        entity=[
+            alter_client_quotas.AlterClientQuotasEntityData(entity_type="user", entity_name="u")
+        ],
+        ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1e9, remove=False)],
+    )
+    return alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=False)
+
+
 ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[ErrorCode]]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (reassignment, {ErrorCode.NONE}),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (
@@ -34,4 +46,11 @@ ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[Erro
         {ErrorCode.NONE},
     ),
     ApiKey.ELECT_LEADERS: (election, {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}),
+    ApiKey.ALTER_CLIENT_QUOTAS: (quota, {ErrorCode.NONE}),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
+        lambda v, i: describe_client_quotas.DescribeClientQuotasRequest(
+            components=[], strict=False
+        ),
+        {ErrorCode.NONE},
+    ),
 }

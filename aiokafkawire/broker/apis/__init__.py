@@ -6,6 +6,7 @@ from types import MappingProxyType
 from aiokafkawire.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -20,6 +21,7 @@ from aiokafkawire.broker.apis import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -146,6 +148,12 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
             list_partition_reassignments.handle, list_partition_reassignments.error_response
         ),
         ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.error_response),
+        ApiKey.ALTER_CLIENT_QUOTAS: Handler(
+            alter_client_quotas.handle, alter_client_quotas.error_response
+        ),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(
+            describe_client_quotas.handle, describe_client_quotas.error_response
+        ),
     }
 )
 """Handler of each API that clients use."""

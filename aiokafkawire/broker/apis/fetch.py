@@ -79,9 +79,7 @@ async def handle(context: RequestContext, request: FetchRequest) -> FetchRespons
         _update_follower_fetch_state(context, request, fetch_context.partitions)
         positions = await _wait_for_data(context, request, fetch_context.partitions)
         endpoints = NodeEndpoints(context)
-        reader = _Reader(
-            context.version, min(request.max_bytes, context.state.options.max_fetch_bytes)
-        )
+        reader = _Reader(context.version, _max_bytes(context, request))
         data = [_partition(context, request, each, reader, endpoints) for each in positions]
         session_id, changed = sessions.build_response(fetch_context, data, clock.now())
     except ApiError as error:
@@ -97,6 +95,13 @@ async def handle(context: RequestContext, request: FetchRequest) -> FetchRespons
     return FetchResponse(
         session_id=session_id, responses=list(topics.values()), node_endpoints=endpoints.nodes
     )
+
+
+def _max_bytes(context: RequestContext, request: FetchRequest) -> int:
+    """Return the largest response: a larger one would exceed the client's quota for ever."""
+    largest = min(request.max_bytes, context.state.options.max_fetch_bytes)
+    quota = context.quota_manager.max_fetch_bytes(context.user, context.client_id)
+    return largest if quota is None or context.is_from_broker else min(largest, quota)
 
 
 def error_response(request: FetchRequest, version: int, code: int) -> FetchResponse:
