@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Never, Unpack
 
+from aiokafkawire.admin.acls import AclOperations
 from aiokafkawire.admin.cluster import ClusterOperations
+from aiokafkawire.admin.credentials import CredentialOperations
+from aiokafkawire.admin.group_offsets import GroupOffsetOperations
+from aiokafkawire.admin.groups import GroupOperations
+from aiokafkawire.admin.quotas import QuotaOperations
 from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.share_groups import ShareGroupOperations
+from aiokafkawire.admin.streams_groups import StreamsGroupOperations
 from aiokafkawire.admin.topics import TopicOperations
+from aiokafkawire.admin.transactions import TransactionOperations
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import AdminConfig, AdminOptions, make_config
 from aiokafkawire.connection import parse_api_version
@@ -29,6 +37,14 @@ class Admin(
     BaseClient[_AdminSession],
     TopicOperations,
     ClusterOperations,
+    GroupOperations,
+    GroupOffsetOperations,
+    ShareGroupOperations,
+    StreamsGroupOperations,
+    AclOperations,
+    CredentialOperations,
+    QuotaOperations,
+    TransactionOperations,
 ):
     """Describes and changes topics, configs, groups, access control and the cluster itself.
 

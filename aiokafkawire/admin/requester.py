@@ -246,6 +246,8 @@ class Requester:
     ) -> dict[K, V | KafkaError]:
         """Call `attempt` until each item has a result, a final error, or the deadline comes.
 
+        The results are in the order of the items.
+
         Args:
             keys: The items; duplicates count once.
             attempt: Gets the items and the number of the attempt; returns a result for each.
@@ -253,7 +255,7 @@ class Requester:
                 see `ItemRequest.is_final`.
         """
         results: dict[K, V | KafkaError] = {}
-        pending = list(dict.fromkeys(keys))
+        pending = wanted = list(dict.fromkeys(keys))
         counts: Counter[tuple[K, object]] = Counter()
         number = 0
         while pending:
@@ -270,7 +272,7 @@ class Requester:
             pending = again
             if pending and not await self.cluster.retry_backoff.wait(number, self.deadline):
                 break
-        return results
+        return {key: results[key] for key in wanted}
 
     async def run_parallel(
         self,

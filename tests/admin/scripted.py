@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafkawire.admin import Admin
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.cluster import CoordinatorType, Route, ToCoordinator
 from aiokafkawire.cluster.coordinators import CoordinatorCache
@@ -16,6 +17,7 @@ from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import APIS, ApiKey, Response
+from aiokafkawire.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -119,6 +121,11 @@ class ScriptedCluster:
             raise result
         return result, "broker"
 
+    async def find_coordinator(
+        self, key: str, type: CoordinatorType = CoordinatorType.GROUP, *, deadline: float
+    ) -> int:
+        return self.coordinators.known.get(ToCoordinator(key, type), NODES[0])
+
     async def wait_nodes(self, deadline: float) -> None:
         pass
 
@@ -136,3 +143,35 @@ class ScriptedCluster:
     ) -> None:
         self.forgotten.append(key)
         self.coordinators.forget(ToCoordinator(key, type))
+
+
+class ScriptedAdmin(Admin):
+    """An admin client whose requests go to a `ScriptedCluster`; it is not started."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        super().__init__(bootstrap_servers="h:1")
+        self.cluster = cluster
+
+    def _requester(self, timeout_ms: int | None) -> Requester:
+        return self.cluster.requester()
+
+
+def coordinators_at(node_id: int, **others: int) -> Answer:
+    """Answer FindCoordinator with one node for all keys but those of `others`."""
+
+    def answer(request: Any) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(
+                    key=key,
+                    node_id=others.get(key, node_id),
+                    host="h",
+                    port=others.get(key, node_id),
+                    error_code=0,
+                    error_message=None,
+                )
+                for key in request.coordinator_keys
+            ]
+        )
+
+    return answer

@@ -1,7 +1,55 @@
 """Arguments and results of the admin client's operations."""
 
 from aiokafkawire.admin.types.acl_operation import AclOperation, authorized_operations
+from aiokafkawire.admin.types.acls import (
+    AclBinding,
+    AclBindingFilter,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 from aiokafkawire.admin.types.cluster import ClusterDescription, Node
+from aiokafkawire.admin.types.credentials import (
+    DelegationToken,
+    ScramCredentialInfo,
+    ScramMechanism,
+    TokenInformation,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from aiokafkawire.admin.types.groups import (
+    ClassicGroupDescription,
+    ConsumerGroupDescription,
+    ConsumerGroupListing,
+    GroupLag,
+    GroupListing,
+    GroupState,
+    GroupType,
+    MemberDescription,
+    OffsetReset,
+    PartitionLag,
+)
+from aiokafkawire.admin.types.quotas import (
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    ClientQuotaFilterComponent,
+    QuotaMatch,
+)
+from aiokafkawire.admin.types.share_groups import (
+    ShareGroupDescription,
+    ShareMemberDescription,
+    SharePartitionOffsetInfo,
+)
+from aiokafkawire.admin.types.streams_groups import (
+    StreamsEndpoint,
+    StreamsGroupDescription,
+    StreamsGroupMemberAssignment,
+    StreamsGroupMemberDescription,
+    StreamsGroupSubtopologyDescription,
+    StreamsTaskIds,
+    StreamsTaskOffset,
+    StreamsTopicInfo,
+)
 from aiokafkawire.admin.types.topics import (
     CreatedTopic,
     NewTopic,
@@ -10,16 +58,66 @@ from aiokafkawire.admin.types.topics import (
     TopicListing,
     TopicPartitionInfo,
 )
+from aiokafkawire.admin.types.transactions import (
+    AbortTransactionSpec,
+    HangingTransaction,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 
 __all__ = (
+    "AbortTransactionSpec",
+    "AclBinding",
+    "AclBindingFilter",
     "AclOperation",
+    "AclPermissionType",
+    "ClassicGroupDescription",
+    "ClientQuotaAlteration",
+    "ClientQuotaEntity",
+    "ClientQuotaFilterComponent",
     "ClusterDescription",
+    "ConsumerGroupDescription",
+    "ConsumerGroupListing",
     "CreatedTopic",
+    "DelegationToken",
+    "GroupLag",
+    "GroupListing",
+    "GroupState",
+    "GroupType",
+    "HangingTransaction",
+    "MemberDescription",
     "NewTopic",
     "Node",
+    "OffsetReset",
+    "PartitionLag",
+    "PatternType",
+    "ProducerState",
+    "QuotaMatch",
+    "ResourceType",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "ShareGroupDescription",
+    "ShareMemberDescription",
+    "SharePartitionOffsetInfo",
+    "StreamsEndpoint",
+    "StreamsGroupDescription",
+    "StreamsGroupMemberAssignment",
+    "StreamsGroupMemberDescription",
+    "StreamsGroupSubtopologyDescription",
+    "StreamsTaskIds",
+    "StreamsTaskOffset",
+    "StreamsTopicInfo",
+    "TokenInformation",
     "TopicConfigEntry",
     "TopicDescription",
     "TopicListing",
     "TopicPartitionInfo",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "authorized_operations",
 )
