@@ -29,7 +29,9 @@ if TYPE_CHECKING:
         ValidatedToken,
         make_unsecured_token,
     )
-    from aiokafkawire.testing.kafka_broker import BrokerFault, KafkaBroker, SeenRequests
+    from aiokafkawire.testing.broker_fault import BrokerFault
+    from aiokafkawire.testing.kafka_broker import KafkaBroker
+    from aiokafkawire.testing.seen_requests import SeenRequests
 
 __all__ = (
     "Acl",
@@ -55,13 +57,17 @@ __all__ = (
     "make_unsecured_token",
 )
 
-_OURS = frozenset({"BrokerFault", "KafkaBroker", "SeenRequests"})
+_MODULES = {
+    "BrokerFault": "broker_fault",
+    "KafkaBroker": "kafka_broker",
+    "SeenRequests": "seen_requests",
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = f"{__name__}.kafka_broker" if name in _OURS else "aiokafkawire.broker"
+    module = f"{__name__}.{_MODULES[name]}" if name in _MODULES else "aiokafkawire.broker"
     value = globals()[name] = getattr(import_module(module), name)
     return value
 

@@ -27,7 +27,7 @@ from aiokafkawire.testing import (
     ErrorCode,
     KafkaBroker,
     SeenRequest,
-    kafka_broker,
+    broker_thread,
 )
 from aiokafkawire.wire.header import encode_request
 from aiokafkawire.wire.messages.metadata import MetadataRequest
@@ -82,7 +82,7 @@ def test_startup_errors_are_raised_unchanged() -> None:
 
 
 def test_a_start_that_takes_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_broker, "START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(broker_thread, "START_TIMEOUT_S", 0.0)
     broker = KafkaBroker()
     monkeypatch.setattr(broker._ready, "wait", lambda timeout_s: False)
     with pytest.raises(TimeoutError, match="did not start"):
@@ -264,8 +264,8 @@ def test_a_function_must_not_wait_for_the_broker_that_calls_it() -> None:
 def test_a_function_that_never_returns_does_not_hold_the_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_broker, "CLOSE_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(kafka_broker, "CALL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(broker_thread, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(broker_thread, "CALL_TIMEOUT_S", 0.05)
     called, go_on = threading.Event(), threading.Event()
 
     def decide(seen: SeenRequest) -> None:
