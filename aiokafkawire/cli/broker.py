@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +34,9 @@ LAST_PORT = 65_535
 
 PASSWORD_VARIABLE = "AIOKAFKAWIRE_SASL_PASSWORD"
 """Environment variable with a client's password."""
+
+TopicSpec = tuple[str, int | None, int | None]
+"""Name, number of partitions and of replicas."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -184,25 +188,10 @@ def broker(
     """
     require_stdout()
     _check_port("--port", port, nodes)
-    if tls_keyfile is not None and tls_certfile is None:
-        raise InvalidOption("--tls-keyfile needs --tls-certfile")
-    if tls and tls_certfile is not None:
-        raise InvalidOption("--tls makes a certificate: omit it, or --tls-certfile")
-    uses_tls = tls or tls_certfile is not None
-    if tls_client_cafile is not None and not uses_tls:
-        raise InvalidOption("--tls-client-cafile needs --tls or --tls-certfile")
+    tls_settings = _tls_settings(tls, tls_certfile, tls_keyfile, tls_client_cafile)
     if verbose:
-        level = logging.INFO if verbose == 1 else logging.DEBUG
-        logging.getLogger("aiokafkawire.broker").setLevel(level)
-        show_log_times()
+        _show_log(logging.INFO if verbose == 1 else logging.DEBUG)
     topic_specs = [parse_topic(text) for text in topics]
-    options: BrokerOptions = {
-        "auto_create_topics": auto_create,
-        "default_partitions": partitions,
-        **cast("BrokerOptions", parse_assignments(BrokerConfig, assignments)),
-    }
-    if as_of is not None:
-        options["as_of"] = as_of
     cluster = Broker(
         nodes,
         data_dir=data,
@@ -213,40 +202,84 @@ def broker(
         kafka07_port=kafka07_port,
         acls=[] if super_users else None,
         super_users=super_users,
-        tls=uses_tls
-        and BrokerTls(
-            certfile=tls_certfile,
-            keyfile=tls_keyfile,
-            client_auth="none" if tls_client_cafile is None else "required",
-            client_cafile=tls_client_cafile,
-        ),
+        tls=tls_settings or False,
         sasl=dict(map(parse_user, users)) or None,
         listeners=parse_listeners(listeners, nodes) if listeners else None,
-        **options,
+        **_broker_options(auto_create, partitions, as_of, assignments),
     )
-
-    async def serve(_: Interruption) -> None:
-        async with cluster as served:
-            for name, count, replicas in topic_specs:
-                if name not in served.topics:
-                    await served.create_topic(name, count, replicas)
-            if served.authority is not None:
-                served.authority.write(tls_cafile)
-            if not quiet:
-                _print_ready(data, served, tls_cafile)
-                if host not in LOOPBACK and not super_users:
-                    _print_open(host, served, needs_certificate=tls_client_cafile is not None)
-            lines = [served.bootstrap_servers]
-            if kafka07_port is not None:
-                lines.append(served.kafka07_server)
-            text = "".join(f"{line}\n" for line in lines)
-            await OutputStream(sys.stdout.fileno()).write(text.encode())
-            await anyio.sleep_forever()
-
+    notes: list[Callable[[Broker], None]] = []
+    if not quiet:
+        notes.append(partial(_print_ready, data, tls_cafile))
+        if host not in LOOPBACK and not super_users:
+            notes.append(partial(_print_open, host, tls_client_cafile is not None))
+    serve = partial(_serve, cluster, topic_specs, tls_cafile, notes, kafka07_port is not None)
     run_command(serve, backend=backend)
 
 
-def parse_topic(text: str) -> tuple[str, int | None, int | None]:
+def _broker_options(
+    auto_create: bool, partitions: int, as_of: str | None, assignments: tuple[str, ...]
+) -> BrokerOptions:
+    options: BrokerOptions = {
+        "auto_create_topics": auto_create,
+        "default_partitions": partitions,
+        **cast("BrokerOptions", parse_assignments(BrokerConfig, assignments)),
+    }
+    if as_of is not None:
+        options["as_of"] = as_of
+    return options
+
+
+def _show_log(level: int) -> None:
+    logging.getLogger("aiokafkawire.broker").setLevel(level)
+    show_log_times()
+
+
+def _tls_settings(
+    make: bool, certfile: Path | None, keyfile: Path | None, client_cafile: Path | None
+) -> BrokerTls | None:
+    """Return the settings of the `--tls` options. Raises `InvalidOption`."""
+    if keyfile is not None and certfile is None:
+        raise InvalidOption("--tls-keyfile needs --tls-certfile")
+    if make and certfile is not None:
+        raise InvalidOption("--tls makes a certificate: omit it, or --tls-certfile")
+    if not make and certfile is None:
+        if client_cafile is not None:
+            raise InvalidOption("--tls-client-cafile needs --tls or --tls-certfile")
+        return None
+    return BrokerTls(
+        certfile=certfile,
+        keyfile=keyfile,
+        client_auth="none" if client_cafile is None else "required",
+        client_cafile=client_cafile,
+    )
+
+
+async def _serve(
+    cluster: Broker,
+    topics: Sequence[TopicSpec],
+    cafile: Path,
+    notes: Sequence[Callable[[Broker], None]],
+    with_kafka07: bool,
+    _: Interruption,
+) -> None:
+    """Run the cluster until it is cancelled, and print its addresses to stdout."""
+    async with cluster as served:
+        for name, count, replicas in topics:
+            if name not in served.topics:
+                await served.create_topic(name, count, replicas)
+        if served.authority is not None:
+            served.authority.write(cafile)
+        for print_note in notes:
+            print_note(served)
+        lines = [served.bootstrap_servers]
+        if with_kafka07:
+            lines.append(served.kafka07_server)
+        text = "".join(f"{line}\n" for line in lines)
+        await OutputStream(sys.stdout.fileno()).write(text.encode())
+        await anyio.sleep_forever()
+
+
+def parse_topic(text: str) -> TopicSpec:
     """Parse NAME[:PARTITIONS[:REPLICAS]]. Raises `InvalidOption`."""
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(n.isascii() and n.isdigit() for n in numbers):
@@ -287,7 +320,7 @@ def _check_port(option: str, first: int, nodes: int) -> None:
         raise InvalidOption(f"{option} {first} leaves no room for {nodes} nodes below {LAST_PORT}")
 
 
-def _print_ready(data: Path | None, served: Broker, cafile: Path) -> None:
+def _print_ready(data: Path | None, cafile: Path, served: Broker) -> None:
     kept = "in memory only" if data is None else f"in {data}"
     print_stderr(f"% ready; records are stored {kept}; Ctrl-C stops the broker")
     for protocol, servers in served.listeners.items():
@@ -297,7 +330,7 @@ def _print_ready(data: Path | None, served: Broker, cafile: Path) -> None:
             print_stderr(f"% PLAINTEXT: -b {servers}")
 
 
-def _print_open(host: str, served: Broker, *, needs_certificate: bool) -> None:
+def _print_open(host: str, needs_certificate: bool, served: Broker) -> None:
     """Warn of a listener for which clients need neither a password nor a certificate."""
     open_protocols = {"PLAINTEXT"} if needs_certificate else {"PLAINTEXT", "SSL"}
     if open_protocols & {*served.listeners}:

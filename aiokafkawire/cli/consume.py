@@ -136,8 +136,28 @@ def consume(
     )
     if group is not None:
         _check_group_options(plan, start)
+    options = _consumer_options(plan, start, brokers, assignments, config)
+
+    async def read(_: Interruption) -> None:
+        await read_all(plan, formatter, options)
+
+    try:
+        run_command(read, backend=backend)
+    except BrokenPipeError:
+        # The reader of stdout has exited, as `head` does.
+        return
+
+
+def _consumer_options(
+    plan: ConsumePlan,
+    start: OffsetArgument | None,
+    brokers: str | None,
+    assignments: tuple[str, ...],
+    config: Path | None,
+) -> dict[str, Any]:
+    """Return the options of the consumer. Raises `InvalidOption`."""
     reset = RESETS.get(start.kind) if start is not None else None
-    commits = group is not None or plan.start.kind is OffsetKind.STORED
+    commits = plan.group is not None or plan.start.kind is OffsetKind.STORED
     # The file may belong to an application: reusing its instance id would fence its member.
     command_values: dict[str, Any] = {"group_instance_id": None}
     if not commits:
@@ -147,10 +167,10 @@ def consume(
     options = client_options(
         ConsumerConfig,
         assignments,
-        {"bootstrap_servers": brokers, "group_id": group},
+        {"bootstrap_servers": brokers, "group_id": plan.group},
         {
             "allow_auto_create_topics": False,
-            "auto_offset_reset": "latest" if group is not None else "earliest",
+            "auto_offset_reset": "latest" if plan.group is not None else "earliest",
             "close_timeout_ms": CLOSE_TIMEOUT_MS,
             "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
             "enable_auto_commit": commits,
@@ -161,15 +181,7 @@ def consume(
     )
     if plan.start.kind is OffsetKind.STORED and "group_id" not in options:
         raise InvalidOption("-o stored needs a group: -X group_id=GROUP, or -G")
-
-    async def read(_: Interruption) -> None:
-        await read_all(plan, formatter, options)
-
-    try:
-        run_command(read, backend=backend)
-    except BrokenPipeError:
-        # The reader of stdout has exited, as `head` does.
-        return
+    return options
 
 
 def _start_of_policy(policy: str | None) -> OffsetArgument | None:
