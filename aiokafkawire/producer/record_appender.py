@@ -168,10 +168,9 @@ class RecordAppender:
             and type(transaction_manager.machine.state) is not InTransaction
         ):
             transaction_manager.check_open()
-        topic, value, key, partition, timestamp_ms, headers, size = record
-        accumulator = self._accumulator
+        topic, _, key, partition, _, _, size = record
         queues = self._topics.get(topic) or self._sender.reactivate_topic(topic)
-        if queues is None or not accumulator.pool.has_room(size):
+        if queues is None or not self._accumulator.pool.has_room(size):
             return None
         if not waited and self._buffer_waiters.has_waiters:
             return None
@@ -184,6 +183,18 @@ class RecordAppender:
             queue = self._call_partitioner(queues, key)
         elif key is not None and not self._config.partitioner_ignore_keys:
             queue = queues.queue_for_key(key)
+        return self._append_to(queues, queue, record, more_follow)
+
+    def _append_to(
+        self,
+        queues: TopicQueues,
+        queue: PartitionQueue | None,
+        record: RecordArgs,
+        more_follow: bool,
+    ) -> Delivery:
+        """Append a record to a partition's queue, by default to the sticky partition's."""
+        _, value, key, _, timestamp_ms, headers, size = record
+        accumulator, transaction_manager = self._accumulator, self._transaction_manager
         now = self._now()
         has_user_timestamp = timestamp_ms is not None
         if timestamp_ms is None:
