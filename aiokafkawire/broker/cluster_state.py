@@ -16,11 +16,11 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.callbacks import Callbacks
+from aiokafkawire.broker.cluster_metadata import ClusterMetadata
 from aiokafkawire.broker.configs import ConfigResourceType, DynamicConfigs, LogConfig
 from aiokafkawire.broker.configs.topics import validate_new_topic_configs
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.quotas.entities import ClientQuotas
 from aiokafkawire.broker.reassignments import (
     check_reassignment,
     check_replication_factor,
@@ -168,7 +168,8 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.cluster_id = ""
         self.racks: dict[int, str] = {}
-        self.quotas = ClientQuotas()
+        self.metadata = ClusterMetadata(node_ids)
+        self.controller_epoch = 1
         self.on_topic_deletion: list[Callable[[str], None]] = []
         self.before_topic_creation: list[Callable[[], None]] = []
         self.dynamic_configs = DynamicConfigs(options)
@@ -230,11 +231,15 @@ class ClusterState:
     def on_node_startup(self, node_id: int) -> None:
         """Return a node to the cluster, as follower of partitions that have a leader."""
         self.live = [other for other in self.node_ids if other in self.live or other == node_id]
+        self.metadata.unregistered.discard(node_id)
         self._add_to_isr(node_id)
         self._coordinators = [
             node_id if leader == NO_LEADER else leader for leader in self._coordinators
         ]
         self.save_if_possible()
+
+    def on_features_updated(self, finalized: Mapping[str, int]) -> None:
+        """Apply the finalized features that change the cluster's behaviour."""
 
     def _remove_from_isr(self, node_id: int) -> None:
         for partition in self.partitions():
@@ -306,7 +311,7 @@ class ClusterState:
         Raises:
             ApiError: The replicas are invalid.
         """
-        check_reassignment(partition, target, self.node_ids)
+        check_reassignment(partition, target, self.metadata.registered)
         if not allow_factor_change:
             check_replication_factor(partition, target)
         if start_reassignment(partition, target):
@@ -710,6 +715,7 @@ class ClusterState:
             StorageError: The previously stored state is still there.
         """
         self._store.save_cluster(self._state)
+        self.metadata.offset += 1
 
     def save_if_possible(self) -> None:
         """Store the state; ignore failures, as the next save includes the change."""
@@ -721,7 +727,7 @@ class ClusterState:
             "cluster_id": self.cluster_id,
             "producer_id_limit": self._producer_id_limit,
             "configs": self.dynamic_configs.to_json(),
-            "client_quotas": self.quotas.to_json(),
+            **self.metadata.to_json(),
             "topics": [
                 {
                     "name": topic.name,
@@ -751,7 +757,7 @@ class ClusterState:
             self.cluster_id = str(state["cluster_id"])
             self._next_producer_id = self._producer_id_limit = int(state["producer_id_limit"])
             self.dynamic_configs.load(state.get("configs", ()))
-            self.quotas.load(state.get("client_quotas", ()))
+            self.metadata.load(state)
             for saved in state["topics"]:
                 self._load_topic(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 from aiokafkawire.broker.releases import Release
 
-__all__ = ("ELIGIBLE_REPLICAS_VERSION", "TRANSACTION_VERSION", "Feature", "finalized", "supported")
+__all__ = (
+    "ELIGIBLE_REPLICAS_VERSION",
+    "METADATA_VERSION",
+    "TRANSACTION_VERSION",
+    "Feature",
+    "finalized",
+    "supported",
+)
 
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"

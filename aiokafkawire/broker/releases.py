@@ -97,6 +97,11 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "2.4:0",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "2.6:0 2.8:1",
     ApiKey.ALTER_CLIENT_QUOTAS: "2.6:0 2.8:1",
+    ApiKey.UPDATE_FEATURES: "2.7:0 3.3:1 4.0:2",
+    ApiKey.DESCRIBE_QUORUM: "3.3:1 3.9:2",
+    ApiKey.UNREGISTER_BROKER: "3.3:0",
+    ApiKey.ADD_RAFT_VOTER: "3.9:0 4.2:1",
+    ApiKey.REMOVE_RAFT_VOTER: "3.9:0",
 }
 """Highest version by release; an API does not exist before its first entry."""
 

@@ -14,7 +14,7 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.client_log import ClientLog
 from aiokafkawire.broker.cluster_state import ClusterState, Partition, Topic
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
-from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
+from aiokafkawire.broker.features import TRANSACTION_VERSION
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
 from aiokafkawire.broker.options import BrokerConfig
@@ -100,7 +100,12 @@ class BrokerState(Session):
     @property
     def transaction_version(self) -> int:
         """Finalized level of the feature transaction.version."""
-        return finalized(self.oldest_release).get(TRANSACTION_VERSION, 0)
+        return self.finalized_features.get(TRANSACTION_VERSION, 0)
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        """Finalized levels of features; level 0 is left out."""
+        return self.cluster.metadata.features.finalized(self.oldest_release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ class RequestContext:
         """Rates of the node's clients."""
         managers = self.state.quota_managers
         if self.node_id not in managers:
-            managers[self.node_id] = ClientQuotaManager(self.cluster.quotas)
+            managers[self.node_id] = ClientQuotaManager(self.cluster.metadata.quotas)
         return managers[self.node_id]
 
     @property

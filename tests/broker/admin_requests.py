@@ -8,11 +8,16 @@ from uuid import UUID
 
 from aiokafkawire.wire import ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages import (
+    add_raft_voter,
     alter_client_quotas,
     alter_partition_reassignments,
     describe_client_quotas,
+    describe_quorum,
     elect_leaders,
     list_partition_reassignments,
+    remove_raft_voter,
+    unregister_broker,
+    update_features,
 )
 
 __all__ = ("ADMIN_REQUESTS",)
@@ -39,6 +44,36 @@ def quota(version: int, topic_id: UUID) -> Request[Any]:
     return alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=False)
 
 
+def feature(version: int, topic_id: UUID) -> Request[Any]:
+    update = update_features.FeatureUpdateKey(feature="group.version", max_version_level=1)
+    return update_features.UpdateFeaturesRequest(feature_updates=[update])
+
+
+def quorum(version: int, topic_id: UUID) -> Request[Any]:
+    partition = describe_quorum.DescribeQuorumPartitionData(partition_index=0)
+    topic = describe_quorum.DescribeQuorumTopicData(
+        topic_name="__cluster_metadata", partitions=[partition]
+    )
+    return describe_quorum.DescribeQuorumRequest(topics=[topic])
+
+
+def addition(version: int, topic_id: UUID) -> Request[Any]:
+    listener = add_raft_voter.AddRaftVoterListener(name="CONTROLLER", host="h", port=1)
+    return add_raft_voter.AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=1_000,
+        voter_id=1,
+        voter_directory_id=UUID(int=1),
+        listeners=[listener],
+    )
+
+
+def removal(version: int, topic_id: UUID) -> Request[Any]:
+    return remove_raft_voter.RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1)
+    )
+
+
 ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[ErrorCode]]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (reassignment, {ErrorCode.NONE}),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (
@@ -51,6 +86,14 @@ ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[Erro
         lambda v, i: describe_client_quotas.DescribeClientQuotasRequest(
             components=[], strict=False
         ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.UPDATE_FEATURES: (feature, {ErrorCode.NONE}),
+    ApiKey.DESCRIBE_QUORUM: (quorum, {ErrorCode.NONE}),
+    ApiKey.ADD_RAFT_VOTER: (addition, {ErrorCode.DUPLICATE_VOTER}),
+    ApiKey.REMOVE_RAFT_VOTER: (removal, {ErrorCode.VOTER_NOT_FOUND}),
+    ApiKey.UNREGISTER_BROKER: (
+        lambda v, i: unregister_broker.UnregisterBrokerRequest(broker_id=1),
         {ErrorCode.NONE},
     ),
 }

@@ -300,7 +300,7 @@ async def test_a_producer_beyond_its_quota_is_muted(broker: Broker) -> None:
 async def test_before_2_0_the_response_is_delayed() -> None:
     async with Broker(as_of="1.1") as broker:
         await broker.create_topic("t")
-        broker._running.cluster.quotas.alter(
+        broker._running.cluster.metadata.quotas.alter(
             [QuotaChange({"user": "ANONYMOUS"}, [("producer_byte_rate", 1_000.0)])]
         )
         async with connected(broker) as client:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from aiokafkawire.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    add_raft_voter,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -27,6 +28,7 @@ from aiokafkawire.broker.apis import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -51,11 +53,14 @@ from aiokafkawire.broker.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sasl_authenticate,
     sasl_handshake,
     stop_replica,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
+    update_features,
     update_metadata,
 )
 from aiokafkawire.broker.apis.handler import Handler
@@ -153,6 +158,15 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
         ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(
             describe_client_quotas.handle, describe_client_quotas.error_response
+        ),
+        ApiKey.UPDATE_FEATURES: Handler(update_features.handle, update_features.error_response),
+        ApiKey.DESCRIBE_QUORUM: Handler(describe_quorum.handle, describe_quorum.error_response),
+        ApiKey.ADD_RAFT_VOTER: Handler(add_raft_voter.handle, add_raft_voter.error_response),
+        ApiKey.REMOVE_RAFT_VOTER: Handler(
+            remove_raft_voter.handle, remove_raft_voter.error_response
+        ),
+        ApiKey.UNREGISTER_BROKER: Handler(
+            unregister_broker.handle, unregister_broker.error_response
         ),
     }
 )

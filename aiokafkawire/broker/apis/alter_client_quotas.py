@@ -32,13 +32,13 @@ async def handle(
         for entry in request.entries
     ]
     cluster = context.cluster
-    before = cluster.quotas.to_json()
-    results = cluster.quotas.alter(changes, validate_only=request.validate_only)
+    before = cluster.metadata.quotas.to_json()
+    results = cluster.metadata.quotas.alter(changes, validate_only=request.validate_only)
     if not request.validate_only:
         try:
             cluster.save()
         except StorageError as error:
-            cluster.quotas.load(before)
+            cluster.metadata.quotas.load(before)
             return error_response(request, context.version, error.code)
     return AlterClientQuotasResponse(
         throttle_time_ms=0,

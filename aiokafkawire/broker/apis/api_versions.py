@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aiokafkawire.broker.features import finalized, supported
+from aiokafkawire.broker.features import supported
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import (
@@ -20,7 +20,7 @@ __all__ = ("error_response", "handle")
 FIRST_ZERO_VERSION = 4
 """Older clients fail on a feature whose lowest level is 0, so it is left out for them."""
 
-FEATURES_EPOCH = 1
+FIRST_FEATURES_EPOCH = 1
 NO_EPOCH = -1
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -36,7 +36,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         return error_response(request, context.version, ErrorCode.REBOOTSTRAP_REQUIRED)
     if context.connection.authenticator is not None:
         context.connection.authenticator.on_api_versions_answered()
-    features = finalized(context.state.oldest_release)
+    features = context.state.finalized_features
     advertised = {
         **context.release.advertised,
         **(context.release.inter_broker if context.is_from_broker else {}),
@@ -52,7 +52,9 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
             for each in supported(context.release)
             if each.low or context.version >= FIRST_ZERO_VERSION
         ],
-        finalized_features_epoch=FEATURES_EPOCH if features else NO_EPOCH,
+        finalized_features_epoch=FIRST_FEATURES_EPOCH + context.cluster.metadata.features.updates
+        if features
+        else NO_EPOCH,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in features.items()

@@ -27,7 +27,7 @@ async def handle(
         EntityFilter(each.entity_type, each.match_type, each.match) for each in request.components
     ]
     try:
-        found = context.cluster.quotas.describe(filters, strict=request.strict)
+        found = context.cluster.metadata.quotas.describe(filters, strict=request.strict)
     except ApiError as error:
         response = error_response(request, context.version, error.code)
         response.error_message = error.message

@@ -21,9 +21,16 @@ async def handle(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        return error_response(request, context.version, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+        return _refused(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type"
+            " CONTROLLER",
+        )
     if request.endpoint_type != BROKERS:
-        return error_response(request, context.version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        return _refused(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"Unsupported endpoint type {request.endpoint_type}",
+        )
     cluster = context.cluster
     return DescribeClusterResponse(
         throttle_time_ms=0,
@@ -40,7 +47,8 @@ async def handle(
                 is_fenced=node not in cluster.live,
             )
             for node, address in context.addresses.items()
-            if node in cluster.live or request.include_fenced_brokers
+            if node in cluster.live
+            or (request.include_fenced_brokers and node not in cluster.metadata.unregistered)
         ],
         cluster_authorized_operations=(
             cluster_operations(context)
@@ -53,4 +61,10 @@ async def handle(
 def error_response(
     request: DescribeClusterRequest, version: int, code: int
 ) -> DescribeClusterResponse:
-    return DescribeClusterResponse(throttle_time_ms=0, error_code=code, cluster_id="", brokers=[])
+    return _refused(code, None)
+
+
+def _refused(code: int, message: str | None) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        throttle_time_ms=0, error_code=code, error_message=message, cluster_id="", brokers=[]
+    )

@@ -13,6 +13,7 @@ from uuid import UUID
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
 from aiokafkawire.broker.configs import TOPIC_CONFIGS, ConfigResourceType, ConfigSource
+from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.controller_commands import Key
 from aiokafkawire.broker.storage import Store
@@ -40,13 +41,13 @@ class ControllerContext(ClusterState):
         uses_elr: bool = False,
     ) -> None:
         self.on_change = Callbacks()
-        self.controller_epoch = 0
         self.shutting_down: set[int] = set()
         self._controller = NO_LEADER
         self._allow_unclean = allow_unclean
         self._uses_elr = uses_elr
         self._crashed_nodes: set[int] = set()
         super().__init__(node_ids, store, options, rng)
+        self.controller_epoch = 0
         self.live = []
 
     @property
@@ -110,6 +111,9 @@ class ControllerContext(ClusterState):
             if partition.leader == NO_LEADER:
                 # Unclean election may be allowed now.
                 self._elect_leader(partition)
+
+    def on_features_updated(self, finalized: Mapping[str, int]) -> None:
+        self._uses_elr = finalized.get(ELIGIBLE_REPLICAS_VERSION, 0) > 0
 
     # --- leaders -----------------------------------------------------------------------------
 

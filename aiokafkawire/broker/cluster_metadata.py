@@ -1,0 +1,61 @@
+"""Metadata of the cluster beside topics: quotas, features, the quorum and registrations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.feature_levels import FeatureLevels
+from aiokafkawire.broker.quorum import ControllerQuorum
+from aiokafkawire.broker.quotas.entities import ClientQuotas
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("ClusterMetadata",)
+
+
+class ClusterMetadata:
+    """Content of KRaft's metadata log beside topics and configs.
+
+    `offset` is the end of that log: it counts the changes of the cluster's state.
+    """
+
+    def __init__(self, node_ids: Sequence[int]) -> None:
+        self.quotas = ClientQuotas()
+        self.features = FeatureLevels()
+        self.quorum = ControllerQuorum(node_ids)
+        self.unregistered: set[int] = set()
+        self.offset = 0
+
+    @property
+    def registered(self) -> list[int]:
+        """Nodes that are registered, whether they are up or not."""
+        return [node for node in self.quorum.node_ids if node not in self.unregistered]
+
+    def unregister(self, node_id: int, live: Sequence[int]) -> None:
+        """Forget a node that is down until it starts again. A live one registers again at once.
+
+        Raises:
+            ApiError: The node is not registered.
+        """
+        if node_id not in self.registered:
+            raise ApiError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"Broker ID {node_id} is not currently registered",
+            )
+        if node_id not in live:
+            self.unregistered.add(node_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the metadata to store."""
+        return {
+            "client_quotas": self.quotas.to_json(),
+            "features": self.features.to_json(),
+            "voters": self.quorum.voters,
+        }
+
+    def load(self, stored: Mapping[str, Any]) -> None:
+        """Replace all by stored metadata."""
+        self.quotas.load(stored.get("client_quotas", ()))
+        self.features.load(stored.get("features", {}))
+        self.quorum.load(stored.get("voters", ()))
