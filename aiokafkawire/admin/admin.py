@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from typing import Never, Unpack
+from uuid import UUID
 
 from aiokafkawire.admin.acls import AclOperations
 from aiokafkawire.admin.cluster import ClusterOperations
+from aiokafkawire.admin.configs import ConfigOperations
 from aiokafkawire.admin.credentials import CredentialOperations
+from aiokafkawire.admin.ensure import EnsureOperations
+from aiokafkawire.admin.features import FeatureOperations
 from aiokafkawire.admin.group_offsets import GroupOffsetOperations
 from aiokafkawire.admin.groups import GroupOperations
+from aiokafkawire.admin.log_dirs import LogDirOperations
+from aiokafkawire.admin.offsets import OffsetOperations
+from aiokafkawire.admin.quorum import QuorumOperations
 from aiokafkawire.admin.quotas import QuotaOperations
+from aiokafkawire.admin.reassignments import ReassignmentOperations
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.share_groups import ShareGroupOperations
 from aiokafkawire.admin.streams_groups import StreamsGroupOperations
+from aiokafkawire.admin.topic_partitions import PartitionOperations
 from aiokafkawire.admin.topics import TopicOperations
 from aiokafkawire.admin.transactions import TransactionOperations
 from aiokafkawire.cluster import Cluster
@@ -21,6 +30,8 @@ from aiokafkawire.connection import parse_api_version
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, BaseClient, Runtime, Session, Supervisor, client_label
 from aiokafkawire.types import PingResult, require_timeout
+from aiokafkawire.wire import ZERO_UUID
+from aiokafkawire.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 
 __all__ = ("Admin",)
 
@@ -31,12 +42,21 @@ class _AdminSession(Session):
     def __init__(self, config: AdminConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, supervisor)
+        self.client_instance_id: UUID | None = None
 
 
 class Admin(
     BaseClient[_AdminSession],
+    EnsureOperations,
     TopicOperations,
+    PartitionOperations,
+    ConfigOperations,
     ClusterOperations,
+    FeatureOperations,
+    QuorumOperations,
+    LogDirOperations,
+    ReassignmentOperations,
+    OffsetOperations,
     GroupOperations,
     GroupOffsetOperations,
     ShareGroupOperations,
@@ -108,6 +128,24 @@ class Admin(
             deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         await self._lifecycle.stop(_close_session, deadline)
         return fatal
+
+    async def client_instance_id(self, *, timeout_ms: int | None = None) -> UUID:
+        """Return the id that the brokers have assigned to this client for its metrics (KIP-714).
+
+        Args:
+            timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
+
+        Raises:
+            UnsupportedVersion: The brokers are older than 3.7, or collect no client metrics.
+            KafkaError: No broker could answer.
+        """
+        session = self._lifecycle.require_session_in_loop()
+        if session.client_instance_id is None:
+            response = await self._requester(timeout_ms).request(
+                GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
+            )
+            session.client_instance_id = response.client_instance_id
+        return session.client_instance_id
 
     async def ping(
         self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None

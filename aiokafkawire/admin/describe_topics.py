@@ -147,9 +147,13 @@ class TopicDescriber:
     async def _by_metadata(
         self, names: Sequence[str]
     ) -> dict[Topic, TopicDescription | KafkaError]:
+        asked_for_all = False
+
         def build(version: int) -> MetadataRequest:
+            nonlocal asked_for_all
             # Before v4, naming a topic may create it: ask for all topics.
-            if version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION:
+            asked_for_all = version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION
+            if asked_for_all:
                 return MetadataRequest(topics=None if version >= 1 else [])
             return MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in names],
@@ -161,7 +165,6 @@ class TopicDescriber:
             build, FIRST_WITH_AUTHORIZED_OPERATIONS if self._with_operations else 0
         )
         found = {topic.name: topic for topic in response.topics}
-        asked_for_all = len(found) > len(names)
         results: dict[Topic, TopicDescription | KafkaError] = {}
         for name in names:
             topic = found.get(name)

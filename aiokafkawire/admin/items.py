@@ -56,7 +56,8 @@ class ItemRequest(Generic[K, V_co]):
         read: Returns the results in a response. It may raise an error for all items.
         target: Brokers that get the request. Defaults to that of `TARGETS`.
         locate: For groups, transactional ids and partitions: the group, id or partition of an item,
-            if the item itself is not one. For `Target.NAMED_BROKER`: the node id.
+            if the item itself is not one. For `Target.NAMED_BROKER`: the node id, None for any
+            broker.
         context: Attributes of `KafkaError` for an item; by default from the group, id or partition.
         min_version: Lowest version that can carry the request.
         max_version: Highest version that `build` can build.

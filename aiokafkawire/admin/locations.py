@@ -27,7 +27,7 @@ from aiokafkawire.wire import ErrorCode, error_for
 if TYPE_CHECKING:
     from aiokafkawire.admin.requester import Requester
 
-__all__ = ("forget_location", "locate", "topic_metadata")
+__all__ = ("forget_location", "locate", "locate_brokers", "topic_metadata")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -52,7 +52,7 @@ async def locate(
                 return dict.fromkeys(keys, ToController())
             case Target.NAMED_BROKER:
                 places = {key: request.place(key) for key in keys}
-                return await _named(requester, places)
+                return await locate_brokers(requester, places)
             case Target.PARTITION_LEADER:
                 return await _leaders(requester, {key: request.place(key) for key in keys})
             case Target.GROUP_COORDINATOR | Target.TRANSACTION_COORDINATOR:
@@ -73,26 +73,35 @@ def _route(node: int | KafkaError) -> Route | KafkaError:
     return node if isinstance(node, KafkaError) else ToNode(node)
 
 
-async def _named(requester: Requester, nodes: Mapping[K, int]) -> dict[K, Route | KafkaError]:
+async def locate_brokers(
+    requester: Requester, nodes: Mapping[K, int | None]
+) -> dict[K, Route | KafkaError]:
+    """Return the routes to brokers; None is any broker."""
     cluster = requester.cluster
     await cluster.wait_nodes(requester.deadline)
-    if not cluster.metadata.nodes.keys() >= set(nodes.values()):
+    if not cluster.metadata.nodes.keys() >= set(nodes.values()) - {None}:
         # A node that joined a moment ago is not in older metadata.
         version = cluster.metadata.version
         cluster.request_update()
         await cluster.wait_update(version, requester.deadline)
     known = cluster.metadata.nodes
     return {
-        key: ToNode(node_id)
+        key: ToAnyNode()
+        if node_id is None
+        else ToNode(node_id)
         if node_id in known
-        else ConnectionFailed(
-            f"the cluster has no broker {node_id}; its brokers are"
-            f" {', '.join(map(str, sorted(known)))}",
-            broker=str(node_id),
-            retriable=False,
-        )
+        else _no_broker(node_id, known)
         for key, node_id in nodes.items()
     }
+
+
+def _no_broker(node_id: int, known: Iterable[int]) -> ConnectionFailed:
+    return ConnectionFailed(
+        f"the cluster has no broker {node_id}; its brokers are"
+        f" {', '.join(map(str, sorted(known)))}",
+        broker=str(node_id),
+        retriable=False,
+    )
 
 
 async def _leaders(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import anyio
 
 from aiokafkawire.admin.items import ItemRequest, response_error
-from aiokafkawire.admin.locations import forget_location, locate
+from aiokafkawire.admin.locations import forget_location, locate, locate_brokers
 from aiokafkawire.admin.releases import add_release
 from aiokafkawire.admin.routing import RETRIED_CODES, TARGETS, Target
 from aiokafkawire.cluster import Cluster, Route, ToAnyNode, ToController
@@ -104,6 +104,25 @@ class Requester:
                 error = self._own_error(result, message.api_key, str(node_id), None, None)
                 results[node_id] = result if error is None else error
         return results
+
+    async def request_nodes(
+        self, messages: Mapping[NodeId, Request[R] | VersionedRequest[R]]
+    ) -> dict[NodeId, R | KafkaError]:
+        """Send a request of its own to each of some brokers; return its response or error."""
+        results: dict[NodeId, R | KafkaError] = {}
+
+        async def send(node_id: NodeId, route: Route | KafkaError) -> None:
+            message = messages[node_id]
+            try:
+                if isinstance(route, KafkaError):
+                    raise route
+                results[node_id] = await self.request(message, to=route)
+            except KafkaError as error:
+                results[node_id] = error
+
+        routes = await locate_brokers(self, {node_id: node_id for node_id in messages})
+        await self.run_parallel(send, list(routes.items()))
+        return {node_id: results[node_id] for node_id in messages}
 
     def default_route(self, api_key: ApiKey) -> Route:
         """Return the route of an API whose target is any broker or the controller."""

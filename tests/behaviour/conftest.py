@@ -16,12 +16,13 @@ from functools import partial
 import pytest
 from anyio import to_thread
 
+from aiokafkawire.admin import Admin
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.connection import connector
 from aiokafkawire.connection.node_api_versions import parse_api_version
 from tests.behaviour import security, workers
-from tests.behaviour.features import not_applicable, release_wanted
+from tests.behaviour.features import embedded_lacks, not_applicable, release_wanted
 from tests.brokers.fixtures import session_kafka, what_real_kafka_needs
 from tests.brokers.kafka import DEFAULT_VERSION, Kafka
 from tests.brokers.releases import RELEASES
@@ -157,6 +158,12 @@ async def topic(new_topic: NewTopic) -> str:
 
 
 @pytest.fixture
+async def admin(bootstrap_servers: str) -> AsyncIterator[Admin]:
+    async with Admin(bootstrap_servers=bootstrap_servers) as client:
+        yield client
+
+
+@pytest.fixture
 def group_id() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
 
@@ -193,6 +200,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.stash[NOT_APPLICABLE] = reason
                 item.add_marker(pytest.mark.skip(reason=reason))
     else:
+        left_out.update(item for item in ours if embedded_lacks(item))
         left_out.update(
             item
             for item in ours

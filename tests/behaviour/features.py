@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.wire import ApiKey
 from tests.brokers.releases import number_of
 
 __all__ = [
@@ -38,6 +40,8 @@ class Feature:
     since: str
     otherwise: str
     until: str | None = None
+    apis: tuple[ApiKey, ...] = ()
+    """APIs without which the embedded broker does not have it."""
 
     def on(self, version: str) -> bool:
         """Return whether a release has it."""
@@ -58,25 +62,48 @@ FEATURES: Mapping[str, Feature] = {
     "changing topics": Feature("0.10.1", "topics are created by Kafka's own tools alone"),
     "search by time": Feature("0.10.1", "offsets are found by the age of files alone"),
     "all committed offsets": Feature("0.10.2", "offsets are listed by partition alone"),
+    "deleting records": Feature(
+        "0.11", "records go by age and size alone", apis=(ApiKey.DELETE_RECORDS,)
+    ),
+    "configs by request": Feature(
+        "0.11", "configs are changed by Kafka's own tools alone", apis=(ApiKey.ALTER_CONFIGS,)
+    ),
     "headers": Feature("0.11", "records have no headers"),
     "leader epochs": Feature("0.11", "records have no leader epoch"),
     "idempotence": Feature("0.11", "producers have no ids"),
     "transactions": Feature("0.11", "all records are committed ones"),
+    "adding partitions": Feature("1.0", "partitions are added by Kafka's own tools alone"),
+    "log directories": Feature(
+        "1.0", "directories are visible on the broker alone", apis=(ApiKey.DESCRIBE_LOG_DIRS,)
+    ),
     "deleting groups": Feature("1.1", "groups disappear when their offsets expire"),
     "stable offset": Feature("2.0", "the last stable offset is returned with read_committed only"),
-    "authorized operations": Feature("2.3", "brokers do not report what a principal may do"),
     "Zstandard": Feature("2.1", "there is no Zstandard"),
     "committed epochs": Feature("2.1", "a commit bears no leader epoch"),
+    "authorized operations": Feature("2.3", "brokers do not report what a principal may do"),
     "static members": Feature("2.3", "members have no names of their own"),
     "removing static members": Feature("2.4", "static members leave by session timeout alone"),
     "deleting offsets": Feature("2.4", "committed offsets disappear when they expire"),
+    "reassignments": Feature(
+        "2.4",
+        "partitions are moved by Kafka's own tools alone",
+        apis=(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS),
+    ),
     "stable committed offsets": Feature("2.5", "offsets of open transactions are not waited for"),
     "fencing by group": Feature("2.5", "offsets in a transaction bear no generation"),
     "group states": Feature("2.6", "groups are listed without their state"),
     "SCRAM users": Feature("2.7", "SCRAM credentials are changed in ZooKeeper"),
     "listing transactions": Feature("3.0", "coordinators do not list transactions"),
+    "search by highest timestamp": Feature("3.0", "offsets are found by a given time alone"),
     "topic ids": Feature("3.1", "topics have names alone"),
+    "metadata quorum": Feature(
+        "3.3", "metadata is in ZooKeeper", apis=(ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES)
+    ),
+    "local offsets": Feature("3.9", "all records are on the brokers' disks"),
     "transactions of KIP-890": Feature("4.0", "partitions are added to transactions by name"),
+    "config resources": Feature(
+        "4.1", "resources with configs are not listed", apis=(ApiKey.LIST_CONFIG_RESOURCES,)
+    ),
 }
 """Features that tests name; features of every release are not listed."""
 
@@ -103,6 +130,12 @@ def not_applicable(version: str, item: pytest.Item) -> str | None:
         if FEATURES[name].on(version):
             return f"not on {version}: it has {name}, since {FEATURES[name].since}"
     return None
+
+
+def embedded_lacks(item: pytest.Item) -> bool:
+    """Return whether the embedded broker lacks a feature that a test needs."""
+    wanted = [name for mark in item.iter_markers("needs") for name in mark.args]
+    return any(api not in HANDLERS for name in wanted for api in FEATURES[name].apis)
 
 
 def release_wanted(item: pytest.Item) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -104,6 +104,13 @@ async def poll_until(consumer: Consumer, holds: Callable[[], bool]) -> list[Reco
             for some in (await consumer.getmany(timeout_ms=50)).values():
                 records.extend(some)
     return records
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until a check holds, such as until brokers have learned of a change."""
+    with anyio.fail_after(WITHIN_S):
+        while not await check():  # noqa: ASYNC110 - a broker gives no sign
+            await anyio.sleep(0.05)
 
 
 async def settle(*members: Consumer, partitions: int) -> list[Record]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
 
-import anyio
 import pytest
 
 from aiokafkawire import Admin
 from aiokafkawire.admin import NewTopic
 from aiokafkawire.errors import BrokerError, PartialFailure
 from tests.behaviour.features import needs
-from tests.behaviour.support import WITHIN_S
+from tests.behaviour.support import eventually
 
 UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_ID = (
     3,
@@ -22,21 +20,8 @@ UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TO
 )
 
 
-@pytest.fixture
-async def admin(bootstrap_servers: str) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=bootstrap_servers) as client:
-        yield client
-
-
 def new_name() -> str:
     return f"topic-{uuid.uuid4().hex[:12]}"
-
-
-async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until brokers have learned of a change."""
-    with anyio.fail_after(WITHIN_S):
-        while not await check():  # noqa: ASYNC110 - a broker gives no sign
-            await anyio.sleep(0.05)
 
 
 async def wait_listed(admin: Admin, *names: str) -> None:

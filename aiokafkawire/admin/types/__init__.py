@@ -9,6 +9,16 @@ from aiokafkawire.admin.types.acls import (
     ResourceType,
 )
 from aiokafkawire.admin.types.cluster import ClusterDescription, Node
+from aiokafkawire.admin.types.configs import (
+    AlterConfigOp,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+)
 from aiokafkawire.admin.types.credentials import (
     DelegationToken,
     ScramCredentialInfo,
@@ -16,6 +26,13 @@ from aiokafkawire.admin.types.credentials import (
     TokenInformation,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
+)
+from aiokafkawire.admin.types.features import (
+    FeatureMetadata,
+    FeatureUpdate,
+    FeatureUpgradeType,
+    FinalizedVersionRange,
+    SupportedVersionRange,
 )
 from aiokafkawire.admin.types.groups import (
     ClassicGroupDescription,
@@ -28,6 +45,26 @@ from aiokafkawire.admin.types.groups import (
     MemberDescription,
     OffsetReset,
     PartitionLag,
+)
+from aiokafkawire.admin.types.log_dirs import (
+    LogDirDescription,
+    ReplicaInfo,
+    ReplicaLogDirInfo,
+    TopicPartitionReplica,
+)
+from aiokafkawire.admin.types.partitions import (
+    HIGH_WATERMARK,
+    ElectionType,
+    ListedOffset,
+    NewPartitions,
+    OffsetSpec,
+    PartitionReassignment,
+)
+from aiokafkawire.admin.types.quorum import (
+    QuorumInfo,
+    QuorumNode,
+    QuorumReplicaState,
+    RaftVoterEndpoint,
 )
 from aiokafkawire.admin.types.quotas import (
     ClientQuotaAlteration,
@@ -52,6 +89,7 @@ from aiokafkawire.admin.types.streams_groups import (
 )
 from aiokafkawire.admin.types.topics import (
     CreatedTopic,
+    EnsuredTopic,
     NewTopic,
     TopicConfigEntry,
     TopicDescription,
@@ -68,33 +106,59 @@ from aiokafkawire.admin.types.transactions import (
 )
 
 __all__ = (
+    "HIGH_WATERMARK",
     "AbortTransactionSpec",
     "AclBinding",
     "AclBindingFilter",
     "AclOperation",
     "AclPermissionType",
+    "AlterConfigOp",
+    "AlterConfigOpType",
     "ClassicGroupDescription",
     "ClientQuotaAlteration",
     "ClientQuotaEntity",
     "ClientQuotaFilterComponent",
     "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
     "ConsumerGroupDescription",
     "ConsumerGroupListing",
     "CreatedTopic",
     "DelegationToken",
+    "ElectionType",
+    "EnsuredTopic",
+    "FeatureMetadata",
+    "FeatureUpdate",
+    "FeatureUpgradeType",
+    "FinalizedVersionRange",
     "GroupLag",
     "GroupListing",
     "GroupState",
     "GroupType",
     "HangingTransaction",
+    "ListedOffset",
+    "LogDirDescription",
     "MemberDescription",
+    "NewPartitions",
     "NewTopic",
     "Node",
     "OffsetReset",
+    "OffsetSpec",
     "PartitionLag",
+    "PartitionReassignment",
     "PatternType",
     "ProducerState",
+    "QuorumInfo",
+    "QuorumNode",
+    "QuorumReplicaState",
     "QuotaMatch",
+    "RaftVoterEndpoint",
+    "ReplicaInfo",
+    "ReplicaLogDirInfo",
     "ResourceType",
     "ScramCredentialInfo",
     "ScramMechanism",
@@ -109,11 +173,13 @@ __all__ = (
     "StreamsTaskIds",
     "StreamsTaskOffset",
     "StreamsTopicInfo",
+    "SupportedVersionRange",
     "TokenInformation",
     "TopicConfigEntry",
     "TopicDescription",
     "TopicListing",
     "TopicPartitionInfo",
+    "TopicPartitionReplica",
     "TransactionDescription",
     "TransactionListing",
     "TransactionState",

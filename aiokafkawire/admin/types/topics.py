@@ -11,6 +11,7 @@ from aiokafkawire.types import NodeId
 
 __all__ = (
     "CreatedTopic",
+    "EnsuredTopic",
     "NewTopic",
     "TopicConfigEntry",
     "TopicDescription",
@@ -77,6 +78,28 @@ class CreatedTopic:
     num_partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, TopicConfigEntry] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnsuredTopic:
+    """Changes of a topic by `ensure_topics`.
+
+    Attributes:
+        name: Name of the topic.
+        is_created: True if the topic did not exist.
+        added_partitions: Number of partitions that were added to a topic that existed.
+        altered_configs: New values of the configs that were altered, by name.
+    """
+
+    name: str
+    is_created: bool
+    added_partitions: int = 0
+    altered_configs: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the topic was created or changed."""
+        return self.is_created or bool(self.added_partitions or self.altered_configs)
 
 
 @dataclass(frozen=True, slots=True)

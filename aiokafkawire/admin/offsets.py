@@ -1,0 +1,174 @@
+"""Offsets of logs: their ends, by timestamp, and in tiered storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, overload
+
+from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, ItemResult, finish_items
+from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.types import (
+    AnyPartition,
+    TopicPartition,
+    parse_topic_partition,
+    partitions_by_topic,
+)
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+__all__ = ("OffsetOperations",)
+
+CONSUMER_REPLICA_ID = -1
+"""Replica id of a request that is not from a broker."""
+
+FIRST_WITH_ISOLATION = 2
+FIRST_WITH_TIMESTAMPS = 1
+FIRST_VERSIONS: Mapping[int, int] = {
+    OffsetSpec.LATEST: 0,
+    OffsetSpec.EARLIEST: 0,
+    OffsetSpec.MAX_TIMESTAMP: 7,
+    OffsetSpec.EARLIEST_LOCAL: 8,
+    OffsetSpec.LATEST_TIERED: 9,
+    OffsetSpec.EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Version of ListOffsets that introduced each special timestamp."""
+
+_ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+
+
+class OffsetOperations(Operations):
+    """Operations on the offsets of logs."""
+
+    @overload
+    async def list_offsets(
+        self,
+        partitions: Mapping[AnyPartition, OffsetSpec | int],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_ms: int | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[TopicPartition, ListedOffset]: ...
+
+    @overload
+    async def list_offsets(
+        self,
+        partitions: Mapping[AnyPartition, OffsetSpec | int],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_ms: int | None = None,
+        return_errors: bool,
+    ) -> dict[TopicPartition, ListedOffset | KafkaError]: ...
+
+    async def list_offsets(
+        self,
+        partitions: Mapping[AnyPartition, OffsetSpec | int],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_ms: int | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[TopicPartition, ListedOffset | KafkaError]:
+        """Look up offsets of partitions.
+
+        ::
+
+            await admin.list_offsets({("orders", 0): OffsetSpec.LATEST})
+
+        Args:
+            partitions: Special offset, or timestamp in milliseconds since 1970, by partition. For
+                a timestamp, the result is the first record that is at least as young.
+            isolation_level: With `read_committed`, `OffsetSpec.LATEST` is the last stable offset.
+            timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
+            return_errors: Return errors as results, instead of raising `PartialFailure`.
+
+        Returns:
+            The offsets by partition.
+
+        Raises:
+            PartialFailure: Some offsets were not found, such as of topics that do not exist.
+            UnsupportedVersion: The brokers do not support a special offset, timestamps (before
+                Kafka 0.10.1) or `read_committed` (before 0.11).
+            KafkaError: No broker could answer.
+        """
+        level = _ISOLATION_LEVELS.get(isolation_level)
+        if level is None:
+            raise ValueError(
+                f"isolation_level must be 'read_uncommitted' or 'read_committed', not"
+                f" {isolation_level!r:.80}"
+            )
+        timestamps = {
+            parse_topic_partition(tp): _checked(timestamp) for tp, timestamp in partitions.items()
+        }
+        by_version: dict[int, list[TopicPartition]] = {}
+        for tp, timestamp in timestamps.items():
+            version = FIRST_VERSIONS.get(timestamp, FIRST_WITH_TIMESTAMPS)
+            by_version.setdefault(max(version, FIRST_WITH_ISOLATION * level), []).append(tp)
+        requester = self._requester(timeout_ms)
+        found: dict[TopicPartition, ListedOffset | KafkaError] = {}
+
+        async def send(version: int, some: Sequence[TopicPartition]) -> None:
+            found.update(await requester.request_items(_request(timestamps, level, version), some))
+
+        await requester.run_parallel(send, list(by_version.items()))
+        results = {tp: found[tp] for tp in timestamps}
+        return finish_items(results, "partitions", return_errors=return_errors)
+
+
+def _checked(timestamp: OffsetSpec | int) -> int:
+    if timestamp < 0 and timestamp not in FIRST_VERSIONS:
+        raise ValueError(f"a timestamp must be at least 0, or an OffsetSpec, not {timestamp}")
+    return int(timestamp)
+
+
+def _request(
+    timestamps: Mapping[TopicPartition, int], level: int, min_version: int
+) -> ItemRequest[TopicPartition, ListedOffset]:
+    def build(partitions: Sequence[TopicPartition], _: int, timeout_ms: int) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=level,
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamps[tp])
+                        for tp in some
+                    ],
+                )
+                for name, some in partitions_by_topic(partitions).items()
+            ],
+            timeout_ms=timeout_ms,
+        )
+
+    def read(response: ListOffsetsResponse) -> Iterable[ItemResult]:
+        for topic in response.topics:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.name, part.partition_index)
+                yield ItemResult(tp, _listed(part), part.error_code)
+
+    return ItemRequest(
+        api_key=ApiKey.LIST_OFFSETS,
+        build=build,
+        read=read,
+        min_version=min_version,
+        max_unknown=PARTITION_LOOKUPS,
+    )
+
+
+def _listed(part: ListOffsetsPartitionResponse) -> ListedOffset:
+    if part.old_style_offsets:
+        return ListedOffset(part.old_style_offsets[0])
+    return ListedOffset(
+        part.offset if part.offset >= 0 else None,
+        part.timestamp if part.timestamp >= 0 else None,
+        part.leader_epoch if part.leader_epoch >= 0 else None,
+    )
