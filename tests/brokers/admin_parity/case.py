@@ -109,7 +109,7 @@ class Case:
         ignored: Fields that differ from call to call, such as times.
         adapt: Changes Java's result into the shape of ours.
         adapt_ours: Changes our result into a shape that can be compared.
-        title: Tells cases of one operation apart.
+        title: Distinguishes the cases of one operation.
         needs: Release that the operation needs, if the cluster lacks it.
     """
 
