@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.broker.groups import classic_group
-from aiokafkawire.broker.groups.classic_group import NEW_MEMBER_TIMEOUT_S, TRANSITIONS, ClassicGroup
+from aiokafkawire.broker.groups.classic_group import TRANSITIONS, ClassicGroup
 from aiokafkawire.broker.groups.events import (
     CoordinatorChanged,
     Delete,
@@ -25,6 +25,7 @@ from aiokafkawire.broker.groups.events import (
     SyncResult,
     ValidateOffsetCommit,
 )
+from aiokafkawire.broker.groups.group_membership import NEW_MEMBER_TIMEOUT_S
 from aiokafkawire.wire import ErrorCode
 
 EMPTY = GroupState.EMPTY

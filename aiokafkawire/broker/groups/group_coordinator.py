@@ -12,7 +12,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.client_log import LogRateLimiter
-from aiokafkawire.broker.groups.classic_group import NO_DEADLINE, ClassicGroup
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import (
     CoordinatorChanged,
     Delete,
@@ -25,6 +25,7 @@ from aiokafkawire.broker.groups.events import (
     Result,
     ValidateOffsetCommit,
 )
+from aiokafkawire.broker.groups.group_membership import NO_DEADLINE
 from aiokafkawire.broker.groups.members import ClassicGroupMember
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
