@@ -11,10 +11,13 @@ from aiokafkawire.connection import (
     PLAINTEXT_HANDSHAKE,
     BrokerClient,
     BrokerOutage,
+    ClusterCheck,
     ConnectionMetrics,
+    ExpectedNode,
     Handshake,
     NodeApiVersions,
 )
+from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.runtime import Address, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 
@@ -24,8 +27,9 @@ __all__ = ("BrokerClients",)
 class BrokerClients:
     """Creates broker clients on demand and retires those whose node moved or left.
 
-    `on_lost`, if set, is called when a connection to a node is lost. `counters` cover all
-    connections.
+    `on_lost`, if set, is called when a connection to a node is lost, and `on_misrouted` when the
+    server at a node's address is another node. `cluster_id` is that of the metadata. `counters`
+    cover all connections.
     """
 
     def __init__(
@@ -37,10 +41,17 @@ class BrokerClients:
     ) -> None:
         self.metrics = ConnectionMetrics()
         self.on_lost: Callable[[], None] | None = None
+        self.on_misrouted: Callable[[ExpectedNode], None] | None = None
+        self.cluster_id: str | None = None
         self._config = config
         self._runtime = runtime
         self._supervisor = supervisor
         self._handshake = handshake
+        self._cluster_check = (
+            ClusterCheck(lambda: self.cluster_id, self._refused)
+            if config.metadata_cluster_check_enable
+            else None
+        )
         self._nodes: dict[NodeId, BrokerClient] = {}
         self._bootstrap: dict[Address, BrokerClient] = {}
         self._retired: list[BrokerClient] = []
@@ -70,6 +81,13 @@ class BrokerClients:
             node = nodes.get(node_id)
             if node is None or node.address != client.address:
                 self._retire(self._nodes.pop(node_id))
+
+    def disconnect_nodes(self, error: ConnectionLost) -> None:
+        """Close the connections to all nodes; requests in flight fail with `error`."""
+        nodes, self._nodes = self._nodes, {}
+        for client in nodes.values():
+            client.disconnect(error)
+        self._retired.extend(nodes.values())
 
     def retire_bootstrap(self) -> None:
         """Retire the clients of bootstrap addresses once the nodes are known."""
@@ -157,7 +175,12 @@ class BrokerClients:
             handshake=self._handshake,
             metrics=self.metrics,
             on_disconnect=self._disconnected,
+            cluster_check=self._cluster_check,
         )
+
+    def _refused(self, expected: ExpectedNode) -> None:
+        if self.on_misrouted is not None:
+            self.on_misrouted(expected)
 
     def _disconnected(self) -> None:
         if self.on_lost is not None:

@@ -23,10 +23,12 @@ from aiokafkawire.connection import (
     Backoff,
     BrokerClient,
     BrokerOutage,
+    ExpectedNode,
 )
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ClientClosed,
+    ConnectionLost,
     KafkaError,
     NoBrokerAvailable,
     RequestTimedOut,
@@ -76,6 +78,7 @@ class MetadataUpdater:
         self.topic_references = TopicReferences()
         self.last_failure: KafkaError | None = None
         brokers.on_lost = self.request_update
+        brokers.on_misrouted = self._rebootstrap
         self._config = config
         self._log = MetadataLog(config.client_id, log_fields(client_id=config.client_id))
         self._runtime = runtime
@@ -174,6 +177,7 @@ class MetadataUpdater:
             return
         self._log.changed(self.metadata, update)
         self.metadata = update.snapshot
+        self._broker_clients.cluster_id = update.snapshot.cluster_id
         self._broker_clients.keep(update.snapshot.nodes)
         self._notify_waiters()
         for listener in self._listeners:
@@ -267,6 +271,28 @@ class MetadataUpdater:
             self._log.unreachable(latest.error)
             # Its response is the end of the outage.
             self.request_update()
+
+    def _rebootstrap(self, refused: ExpectedNode) -> None:
+        """Close all connections, and take the nodes from the bootstrap addresses (KIP-1242)."""
+        node = self.metadata.nodes.get(refused.node_id)
+        is_current = self.metadata.cluster_id == refused.cluster_id and (
+            node is not None and node.address == refused.address
+        )
+        if not is_current or not self._schedule.require_rebootstrap():
+            return
+        logger.info(
+            "%s: the server at %s is not node %s of cluster %s (REBOOTSTRAP_REQUIRED): closing all"
+            " connections and trying the bootstrap addresses",
+            self._log.prefix,
+            refused.address,
+            refused.node_id,
+            refused.cluster_id,
+            extra=log_fields(self._log.fields, broker=f"{refused.node_id} at {refused.address}"),
+        )
+        self._broker_clients.disconnect_nodes(
+            ConnectionLost("the client bootstraps again after a misrouted connection")
+        )
+        self.request_update()
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
@@ -378,6 +404,7 @@ class MetadataUpdater:
                     error.reason = "no response yet"
                 failures[address] = with_previous_reason(error, failures.get(address))
             else:
+                self._schedule.bootstrapped()
                 self._broker_clients.retire_bootstrap()
                 return
         raise no_broker_available(list(failures.values()))

@@ -47,6 +47,7 @@ class RefreshSchedule:
         self._not_before = -math.inf
         self._unreachable_since = math.inf
         self._outage_logged = False
+        self._must_rebootstrap = False
 
     def request(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
         """Request a refresh of `topics`, or of all if None; `urgent` skips the backoff."""
@@ -107,8 +108,20 @@ class RefreshSchedule:
         return max(0.0, now - self._unreachable_since)
 
     def rebootstrap_due(self, now: float) -> bool:
-        """Return True if the outage is long enough for a rebootstrap (KIP-899, KIP-1102)."""
-        return now - self._unreachable_since >= self._rebootstrap_s
+        """Return True if a rebootstrap is required, or the outage is long enough.
+
+        Protocol source: KIP-899, KIP-1102, KIP-1242.
+        """
+        return self._must_rebootstrap or now - self._unreachable_since >= self._rebootstrap_s
+
+    def require_rebootstrap(self) -> bool:
+        """Require a rebootstrap, as the addresses are wrong; return False if one is required."""
+        before, self._must_rebootstrap = self._must_rebootstrap, True
+        return not before
+
+    def bootstrapped(self) -> None:
+        """Record that a bootstrap address returned metadata."""
+        self._must_rebootstrap = False
 
     def outage_log_due(self, now: float) -> bool:
         """Return True once per outage, when it lasted for `NO_BROKER_LOG_AFTER_S`."""

@@ -106,6 +106,11 @@ class ClientConfig:
         meaning="Time without a reachable broker before the client returns to `bootstrap_servers`"
         " (KIP-1102).",
     )
+    metadata_cluster_check_enable: bool = switch_option(
+        True,
+        "Send cluster and node id when connecting, so that brokers of Kafka 4.4 and later refuse a"
+        " misrouted connection (KIP-1242). The client then returns to `bootstrap_servers`.",
+    )
     max_response_bytes: int = number_option(
         100 * 1024 * 1024,
         1024,
@@ -261,6 +266,7 @@ class ClientOptions(TypedDict, total=False):
     connections_max_idle_ms: int
     metadata_max_age_ms: int
     metadata_recovery_rebootstrap_trigger_ms: int
+    metadata_cluster_check_enable: bool
     max_response_bytes: int
     max_decompressed_bytes: int
     allow_auto_create_topics: bool

@@ -3,6 +3,7 @@
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker_client import BrokerClient
 from aiokafkawire.connection.channel import Channel
+from aiokafkawire.connection.cluster_check import ClusterCheck, ExpectedNode
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
 from aiokafkawire.connection.connector import open_transport
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, make_handshake
@@ -29,8 +30,10 @@ __all__ = (
     "BrokerVersionRange",
     "Channel",
     "ChannelLimits",
+    "ClusterCheck",
     "ConnectionKind",
     "ConnectionMetrics",
+    "ExpectedNode",
     "Handshake",
     "NodeApiVersions",
     "VersionedRequest",

@@ -9,6 +9,7 @@ from typing import TypeVar
 from aiokafkawire.config import ClientConfig, ConsumerConfig
 from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
 from aiokafkawire.connection.channel import Channel
+from aiokafkawire.connection.cluster_check import ClusterCheck
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
 from aiokafkawire.connection.connector import Connector
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake
@@ -53,6 +54,7 @@ class BrokerClient:
         handshake: Encryption and authentication of new connections.
         metrics: Metrics to update.
         on_disconnect: Called when an open connection is lost, but not when the client closes it.
+        cluster_check: Check for misrouted connections. None to skip it.
 
     Attributes:
         outages: Since when the broker has not responded.
@@ -69,6 +71,7 @@ class BrokerClient:
         handshake: Handshake = PLAINTEXT_HANDSHAKE,
         metrics: ConnectionMetrics | None = None,
         on_disconnect: Callable[[], None] | None = None,
+        cluster_check: ClusterCheck | None = None,
     ) -> None:
         self.address = address
         self.node_id = node_id
@@ -83,6 +86,8 @@ class BrokerClient:
             supervisor=supervisor,
             handshake=handshake,
             metrics=metrics,
+            node_id=node_id,
+            cluster_check=cluster_check,
         )
         self._backoff = ReconnectBackoff(
             Backoff.from_ms(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
@@ -291,6 +296,13 @@ class BrokerClient:
             )
             for channel in self._channels():
                 channel.close_when_idle()
+
+    def disconnect(self, error: ConnectionLost) -> None:
+        """Close all connections and accept no requests: the client bootstraps again."""
+        if self._closed_error is None:
+            self._closed_error = error
+            for channel in self._channels():
+                channel.close(error)
 
     def close_connection(self, connection_kind: ConnectionKind) -> None:
         """Close the connection of a kind; its requests fail and may be retried on a new one."""

@@ -10,6 +10,7 @@ import anyio
 from aiokafkawire._version import __version__
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel
+from aiokafkawire.connection.cluster_check import ClusterCheck
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, SaslSession
 from aiokafkawire.connection.in_flight_requests import ChannelLimits
 from aiokafkawire.connection.metrics import ConnectionMetrics
@@ -40,6 +41,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
 from aiokafkawire.security import ClientMechanism, tls_error
+from aiokafkawire.types import NodeId
 from aiokafkawire.wire.frame import LISTENER_SPEAKS_TLS
 
 __all__ = ("ADVERTISED_LISTENERS", "MAX_IN_FLIGHT", "Connector", "open_transport")
@@ -71,6 +73,8 @@ class Connector:
         supervisor: Runs the tasks of the connections.
         handshake: Encryption and authentication.
         metrics: Metrics to update.
+        node_id: Id of the broker. None for a bootstrap address.
+        cluster_check: Check for misrouted connections. None to skip it.
     """
 
     def __init__(
@@ -83,6 +87,8 @@ class Connector:
         supervisor: Supervisor,
         handshake: Handshake = PLAINTEXT_HANDSHAKE,
         metrics: ConnectionMetrics | None = None,
+        node_id: NodeId | None = None,
+        cluster_check: ClusterCheck | None = None,
     ) -> None:
         self.address = address
         self.name = name
@@ -92,6 +98,8 @@ class Connector:
         self._handshake = handshake
         self._fetching_credentials = 0
         self._metrics = metrics or ConnectionMetrics()
+        self._node_id = node_id
+        self._cluster_check = cluster_check
         self._uses_tls, self._uses_sasl = config.uses_tls, config.uses_sasl
         self._security_protocol = config.security_protocol
         self._override = parse_api_version(config.api_version)
@@ -153,12 +161,15 @@ class Connector:
         return self._handshake.credentials_option if self._fetching_credentials else None
 
     async def _negotiate(self, response_timeout_s: float) -> Channel:
+        check = self._cluster_check
+        expected = None if check is None else check.expected(self._node_id, self.address)
         negotiation = Negotiation(
             self._override,
             software=CLIENT_SOFTWARE_NAME,
             software_version=__version__,
             timeout_s=response_timeout_s,
             security_protocol=self._security_protocol,
+            expected=expected,
         )
         current = await self._open_channel()
         latest = current
@@ -178,6 +189,8 @@ class Connector:
         if isinstance(action, NegotiationFailed):
             _discard(current)
             _discard(latest)
+            if check is not None and expected is not None and negotiation.is_misrouted:
+                check.on_misrouted(expected)
             raise action.error
         return self._keep_channel(action, current, latest)
 

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from aiokafkawire.config import SecurityProtocol
+from aiokafkawire.connection.cluster_check import ExpectedNode
 from aiokafkawire.connection.node_api_versions import ApiVersionOverride, NodeApiVersions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
 from aiokafkawire.runtime.state_machine import NO_TIME, Transitions, transition
@@ -170,6 +171,9 @@ class Negotiation:
 
     Call `begin`, then `handle` with the result of each `SendRequest`, until the action is
     `VersionsNegotiated` or `NegotiationFailed`.
+
+    Attributes:
+        is_misrouted: Whether the broker is not the expected one.
     """
 
     def __init__(
@@ -180,14 +184,20 @@ class Negotiation:
         software_version: str,
         timeout_s: float = API_VERSIONS_TIMEOUT_S,
         security_protocol: SecurityProtocol = "PLAINTEXT",
+        expected: ExpectedNode | None = None,
     ) -> None:
         self.override = override
         self.security_protocol = security_protocol
         self.timeout_s = timeout_s
+        self.expected = expected
+        self.is_misrouted = False
         self.state: NegotiationState = AwaitingApiVersions(_first_version(override))
         self._request = ApiVersionsRequest(
             client_software_name=software, client_software_version=software_version
         )
+        if expected is not None:
+            self._request.cluster_id = expected.cluster_id
+            self._request.node_id = expected.node_id
 
     def begin(self) -> NegotiationAction:
         """Return the first action."""
@@ -232,6 +242,9 @@ def on_api_versions(
                 lower, negotiation.timeout_s, ConnectionChoice.CURRENT
             )
             return AwaitingApiVersions(lower), (request,)
+    if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and negotiation.expected is not None:
+        negotiation.is_misrouted = True
+        return state, (NegotiationFailed(negotiation.expected.misrouted_error()),)
     if response.error_code != ErrorCode.NONE:
         return state, (NegotiationFailed(error_for(response.error_code, api="ApiVersions")),)
     versions = NodeApiVersions.from_response(response)

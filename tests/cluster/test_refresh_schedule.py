@@ -200,3 +200,13 @@ def test_a_missing_topic_is_logged_once_per_absence():
     assert missing.names_to_log(["b"], late + MISSING_TOPIC_LOG_AFTER_S) == ["b"]
     assert missing.names_to_log(["a", "b"], 100.0) == []
     assert missing.names_to_log(["a", "b"], 100.0 + MISSING_TOPIC_LOG_AFTER_S) == ["a"]
+
+
+def test_a_required_rebootstrap_is_due_until_it_succeeds():
+    refreshes = RefreshSchedule(backoff=Backoff(0.1, 1.0), max_age_s=300.0, rebootstrap_s=300.0)
+    assert refreshes.require_rebootstrap()
+    assert not refreshes.require_rebootstrap()
+    assert refreshes.rebootstrap_due(0.0)
+    refreshes.bootstrapped()
+    assert not refreshes.rebootstrap_due(0.0)
+    assert refreshes.require_rebootstrap()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.connection.cluster_check import ExpectedNode
 from aiokafkawire.connection.negotiation import (
     API_VERSIONS_TIMEOUT_S,
     CONFIRM_TIMEOUT_S,
@@ -29,8 +30,13 @@ from aiokafkawire.connection.negotiation import (
 )
 from aiokafkawire.connection.node_api_versions import RELEASES, parse_api_version
 from aiokafkawire.errors import BrokerError, ConnectionFailed, ProtocolError
-from aiokafkawire.wire import APIS, ApiKey
-from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from aiokafkawire.runtime import Address
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode, decode, encode
+from aiokafkawire.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 
 HIGHEST = APIS[ApiKey.API_VERSIONS].max_version
 CLOSED = ConnectionClosed("end of stream")
@@ -94,6 +100,37 @@ def test_a_current_broker_gets_one_request_in_the_highest_version():
     assert step.versions.release is None
     assert not step.on_additional
     assert asked[0].request.client_software_name == "tests"
+
+
+def test_the_expected_node_is_sent():
+    expecting = Negotiation(
+        None, software="tests", software_version="1", expected=ExpectedNode("c", 3, Address("h", 1))
+    )
+    refused = versions_of((ApiKey.API_VERSIONS, 0, 4), error_code=35)
+    answers = {HIGHEST: refused, 4: MODERN}
+    step, asked = run(expecting, lambda action: ResponseReceived(answers[action.version]))
+    assert [(each.request.cluster_id, each.request.node_id) for each in asked] == [("c", 3)] * 2
+    assert isinstance(step, VersionsNegotiated)
+    for action in asked:
+        decoded = decode(ApiVersionsRequest, action.version, encode(action.request, action.version))
+        assert decoded.cluster_id == ("c" if action.version == HIGHEST else None)
+    assert not expecting.is_misrouted
+
+
+@pytest.mark.parametrize("expected", [ExpectedNode("c", 3, Address("h", 1)), None])
+def test_a_misrouted_connection_is_refused(expected: ExpectedNode | None):
+    negotiating = Negotiation(None, software="tests", software_version="1", expected=expected)
+    refused = versions_of(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    step, asked = run(negotiating, lambda _: ResponseReceived(refused))
+    assert len(asked) == 1
+    assert isinstance(step, NegotiationFailed)
+    assert negotiating.is_misrouted == (expected is not None)
+    if expected is None:
+        assert isinstance(step.error, BrokerError)
+    else:
+        assert isinstance(step.error, ConnectionFailed)
+        assert step.error.retriable
+        assert "not node 3 of cluster c" in str(step.error)
 
 
 def test_an_empty_unsupported_version_response_is_followed_by_version_0():
