@@ -28,6 +28,7 @@ from aiokafkawire.errors import InvalidOption, KafkaError, UnknownTopic
 __all__ = ("application", "expand_mode", "run")
 
 COMMANDS = {
+    "acls": "aiokafkawire.cli.acls",
     "broker": "aiokafkawire.cli.broker",
     "completion": "aiokafkawire.cli.completion",
     "consume": "aiokafkawire.cli.consume",
@@ -36,8 +37,10 @@ COMMANDS = {
     "groups": "aiokafkawire.cli.groups",
     "metadata": "aiokafkawire.cli.metadata",
     "produce": "aiokafkawire.cli.produce",
+    "quotas": "aiokafkawire.cli.quotas",
     "topics": "aiokafkawire.cli.topics",
     "txns": "aiokafkawire.cli.txns",
+    "users": "aiokafkawire.cli.users",
 }
 """Module of each command. Only the module of the command that runs is imported."""
 

@@ -12,7 +12,7 @@ import click
 
 from aiokafkawire.cli.arguments import CONFIG_VARIABLE, SERVERS_VARIABLE
 from aiokafkawire.cli.run_loop import BACKENDS
-from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
+from aiokafkawire.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 
 __all__ = (
     "DEFAULT_TIMEOUT_MS",
@@ -30,6 +30,7 @@ DEFAULT_TIMEOUT_MS = 15_000
 """Default of default_api_timeout_ms and max_block_ms: short, because a user waits in a shell."""
 
 EXAMPLES: dict[type[ClientConfig], str] = {
+    AdminConfig: "client_id=shell",
     ClientConfig: "client_id=shell",
     ConsumerConfig: "fetch_min_bytes=1000",
     ProducerConfig: "linger_ms=50",

@@ -65,6 +65,9 @@ ADVICE_BY_CODE: Mapping[int, str] = {
     ErrorCode.NON_EMPTY_GROUP: "stop its members first",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that subscribe to the topic first",
     ErrorCode.GROUP_ID_NOT_FOUND: "`aiokafkawire groups list` lists the groups",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`aiokafkawire txns list` lists the transactional ids",
+    ErrorCode.RESOURCE_NOT_FOUND: "`aiokafkawire users list` lists the users",
+    ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer (authorizer.class.name)",
     ErrorCode.INVALID_GROUP_ID: "check the group's name",
 }
 
@@ -98,7 +101,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, errors.UnknownTopic) and error.partition is not None:
         return f"{text}; {PARTITION_ADVICE}"
     if isinstance(error, errors.UnsupportedVersion):
-        if error.api is None or ";" in text:
+        if error.api is None or ";" in text or "needs Kafka" in text:
             # No broker is involved, or the text already has a remedy.
             return text
         if error.api in MIN_RELEASE_BY_API:

@@ -48,6 +48,10 @@ def pluralize(number: int, what: str) -> str:
 def _cell(value: Any) -> str:
     if value is None or value == "":
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     if isinstance(value, list | tuple):
         return printable(",".join(map(str, value))) or "-"
     return printable(str(value))

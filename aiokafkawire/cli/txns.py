@@ -1,31 +1,42 @@
-"""`aiokafkawire txns`: list and describe transactions (KIP-664)."""
+"""`aiokafkawire txns`: list, describe and abort transactions, find those that hang (KIP-664)."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafkawire.cli.client_session import (
+from aiokafkawire.cli.admin_command import (
     AdminCommand,
-    ClientSession,
+    Changing,
     admin_command,
+    changing,
     print_results,
-    response_error,
+    split_errors,
 )
-from aiokafkawire.cli.common_options import SuggestingGroup, json_option
+from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
 from aiokafkawire.cli.consume_plan import format_partitions
 from aiokafkawire.cli.error_text import CommandFailed
-from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.cluster import CoordinatorType, ToCoordinator
-from aiokafkawire.cluster.all_nodes import request_all_nodes
-from aiokafkawire.errors import KafkaError, ProtocolError
+from aiokafkawire.cli.partition_arguments import (
+    OPTIONAL_PARTITIONS,
+    PARTITIONS_METAVAR,
+    expand_partitions,
+    parse_partitions,
+)
+from aiokafkawire.cli.tables import json_line, pluralize
+from aiokafkawire.errors import InvalidOption, KafkaError, PartialFailure
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import ErrorCode
-from aiokafkawire.wire.messages.describe_transactions import DescribeTransactionsRequest
-from aiokafkawire.wire.messages.list_transactions import ListTransactionsRequest
+
+if TYPE_CHECKING:
+    from aiokafkawire.admin import (
+        Admin,
+        HangingTransaction,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+    )
 
 __all__ = ("txns",)
 
@@ -44,38 +55,12 @@ STATES = (
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States of an open transaction, which blocks read_committed consumers."""
 
-
-@dataclass(frozen=True, slots=True)
-class TransactionListing:
-    """A transactional id as its coordinator lists it."""
-
-    transactional_id: str
-    state: str
-    producer_id: int
-    coordinator: int
+Errors = Sequence[Exception]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
-    """Last transaction of a transactional id, as its coordinator describes it.
-
-    `started_ms` is in milliseconds since the epoch. It and `duration_ms` may be None.
-    """
-
-    transactional_id: str
-    state: str
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    started_ms: int | None
-    duration_ms: int | None
-    coordinator: int
-    partitions: tuple[TopicPartition, ...] = ()
-
-
-@click.group(cls=SuggestingGroup, short_help="List and describe transactions.")
+@click.group(cls=SuggestingGroup, short_help="List, describe and abort transactions.")
 def txns() -> None:
-    """List transactional ids and describe their transactions. Needs Kafka 3.0 or later."""
+    """List, describe and abort transactions, and find those that hang. Needs Kafka 3.0 or later."""
 
 
 @txns.command("list", short_help="Print the transactional ids of the cluster.")
@@ -89,32 +74,46 @@ def txns() -> None:
     multiple=True,
     help="Only transactions in this state. May be repeated.",
 )
-def list_command(admin: AdminCommand, *, as_json: bool, states: tuple[str, ...]) -> int:
+@click.option(
+    "--longer-than-ms",
+    "duration_ms",
+    type=IntegerRange(min=0),
+    metavar="MS",
+    help="Only transactions that are open for longer (Kafka 3.8 or later).",
+)
+def list_command(
+    admin: AdminCommand, *, as_json: bool, states: tuple[str, ...], duration_ms: int | None
+) -> int:
     """Print the transactional ids of all brokers with their state, one per line."""
 
-    async def show(session: ClientSession) -> Sequence[Exception]:
-        transactions, failed = await list_transactions(session, states)
-        if as_json:
-            await print_results(
-                "".join(json_line(asdict(transaction)) for transaction in transactions)
-            )
-        elif transactions:
-            heads = ("transactional id", "state", "producer id", "coordinator")
-            rows = [
-                (
-                    transaction.transactional_id,
-                    transaction.state,
-                    transaction.producer_id,
-                    transaction.coordinator,
-                )
-                for transaction in transactions
-            ]
-            await print_results(format_table(heads, rows))
-        elif not failed:
-            admin.note_empty(f"transactions in {' or '.join(states)}" if states else "transactions")
+    async def show(client: Admin) -> Errors:
+        listed, failed = await _list(client, states, duration_ms)
+        rows = [
+            {
+                "transactional_id": each.transactional_id,
+                "state": str(each.state),
+                "producer_id": each.producer_id,
+            }
+            for each in listed
+        ]
+        if rows or as_json or not failed:
+            empty = f"transactions in {' or '.join(states)}" if states else "transactions"
+            await admin.print_rows(rows, empty, as_json=as_json)
         return failed
 
     return admin.execute(show)
+
+
+async def _list(
+    client: Admin, states: Sequence[str], duration_ms: int | None
+) -> tuple[list[TransactionListing], list[KafkaError]]:
+    """Return the transactional ids of the brokers that answered, and the errors of the others."""
+    try:
+        return await client.list_transactions(states=states, duration_ms=duration_ms), []
+    except PartialFailure as error:
+        found: dict[Any, TransactionListing] = dict(error.succeeded)
+        listed = sorted(found.values(), key=lambda each: each.transactional_id)
+        return listed, [*error.failed.values()]
 
 
 @txns.command("describe", short_help="Print state, producer, duration and partitions.")
@@ -125,117 +124,219 @@ def describe_command(admin: AdminCommand, *, as_json: bool, names: tuple[str, ..
     """Print state, producer, duration and partitions of the last transaction of each transactional
     ID."""
 
-    async def show(session: ClientSession) -> Sequence[Exception]:
-        descriptions = [await describe_transaction(session, name) for name in dict.fromkeys(names)]
+    async def show(client: Admin) -> Errors:
+        results = await client.describe_transactions(dict.fromkeys(names), return_errors=True)
+        found, errors = split_errors(results)
+        now_ms = time.time_ns() // 1_000_000
+        shown = [transaction_to_dict(name, each, now_ms) for name, each in found.items()]
         if as_json:
-            await print_results(
-                "".join(json_line(transaction_to_dict(description)) for description in descriptions)
-            )
+            await print_results("".join(map(json_line, shown)))
         else:
-            await print_results("\n".join(map(transaction_text, descriptions)))
-        return ()
+            await print_results("\n".join(map(transaction_text, shown)))
+        return errors
 
     return admin.execute(show)
 
 
-# --- requests --------------------------------------------------------------------------------
+@txns.command("producers", short_help="Print the producers that partitions know.")
+@admin_command
+@json_option
+@click.argument("partitions", nargs=-1, required=True, metavar=PARTITIONS_METAVAR)
+def producers_command(admin: AdminCommand, *, as_json: bool, partitions: tuple[str, ...]) -> int:
+    """Print the idempotent and transactional producers of the partitions, and the first offset of
+    each open transaction."""
+    given = parse_partitions(partitions)
 
-
-async def list_transactions(
-    session: ClientSession, states: Sequence[str]
-) -> tuple[list[TransactionListing], list[KafkaError]]:
-    """Return the transactional ids of all brokers by name, and the errors of brokers that failed.
-
-    Empty `states` mean all states.
-    """
-    request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=[])
-    responses = await request_all_nodes(session.cluster, request, deadline=session.deadline)
-    transactions: list[TransactionListing] = []
-    failed: list[KafkaError] = []
-    for node_id, response in responses.items():
-        if isinstance(response, KafkaError):
-            failed.append(response)
-            continue
-        error = response_error(response.error_code, api="ListTransactions", broker=str(node_id))
-        if error is not None:
-            failed.append(error)
-        transactions += [
-            TransactionListing(
-                result.transactional_id, result.transaction_state, result.producer_id, node_id
-            )
-            for result in response.transaction_states
+    async def show(client: Admin) -> Errors:
+        wanted = await expand_partitions(client, given)
+        found, errors = split_errors(await client.describe_producers(wanted, return_errors=True))
+        rows = [
+            {**tp._asdict(), **_producer_to_dict(each)}
+            for tp, producers in found.items()
+            for each in producers
         ]
-    return sorted(
-        transactions,
-        key=lambda transaction: (transaction.transactional_id, transaction.coordinator),
-    ), failed
+        if rows or as_json or not errors:
+            await admin.print_rows(rows, "producers", as_json=as_json)
+        return errors
+
+    return admin.execute(show)
 
 
-async def describe_transaction(
-    session: ClientSession, transactional_id: str
-) -> TransactionDescription:
-    """Return the last transaction of an id. Raises `CommandFailed` for an unknown id."""
-    route = ToCoordinator(transactional_id, CoordinatorType.TRANSACTION)
-    node_id = await session.cluster.find_coordinator(
-        route.key, route.type, deadline=session.deadline
-    )
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    response = await session.request(request, route)
-    result = next(
-        (each for each in response.transaction_states if each.transactional_id == transactional_id),
-        None,
-    )
-    context: dict[str, Any] = {
-        "api": "DescribeTransactions",
-        "transactional_id": transactional_id,
-        "broker": str(node_id),
+@txns.command("hanging", short_help="Print open transactions that no coordinator will finish.")
+@admin_command
+@json_option
+@click.option(
+    "--older-than-ms",
+    type=IntegerRange(min=0),
+    default=900_000,
+    show_default=True,
+    metavar="MS",
+    help="Only without a record for longer: transaction.max.timeout.ms of the brokers.",
+)
+@click.argument("partitions", nargs=-1, metavar=OPTIONAL_PARTITIONS)
+def hanging_command(
+    admin: AdminCommand, *, as_json: bool, older_than_ms: int, partitions: tuple[str, ...]
+) -> int:
+    """Print open transactions in partitions that no coordinator will finish.
+
+    They block read_committed consumers for good. `txns abort` with the partition and the start
+    offset aborts one. Without arguments, all topics are searched.
+    """
+    given = parse_partitions(partitions)
+
+    async def show(client: Admin) -> Errors:
+        wanted = [*await expand_partitions(client, given)] if given else None
+        try:
+            hanging = await client.find_hanging_transactions(
+                wanted, max_transaction_timeout_ms=older_than_ms
+            )
+            errors: list[KafkaError] = []
+        except PartialFailure as error:
+            found: dict[Any, HangingTransaction] = dict(error.succeeded)
+            hanging, errors = [*found.values()], [*error.failed.values()]
+        rows = [
+            {
+                **each.topic_partition._asdict(),
+                **_producer_to_dict(each.producer),
+                "transactional_id": each.transactional_id,
+            }
+            for each in hanging
+        ]
+        if rows or as_json or not errors:
+            await admin.print_rows(rows, "hanging transactions", as_json=as_json)
+        return errors
+
+    return admin.execute(show)
+
+
+def _producer_to_dict(producer: ProducerState) -> dict[str, Any]:
+    return {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "last_sequence": producer.last_sequence,
+        "last_timestamp_ms": None if producer.last_timestamp < 0 else producer.last_timestamp,
+        "start_offset": producer.current_transaction_start_offset,
+        "coordinator_epoch": producer.coordinator_epoch,
     }
-    if result is None:
-        raise ProtocolError("the transactional id is not in the response", **context)
-    if result.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise CommandFailed(
-            f"transactional id {transactional_id!r} does not exist;"
-            " `aiokafkawire txns list` lists the transactional ids"
-        )
-    error = response_error(result.error_code, **context)
-    if error is not None:
-        raise error
-    started_ms = result.transaction_start_time_ms if result.transaction_start_time_ms >= 0 else None
-    duration_ms: int | None = None
-    if started_ms is not None and result.transaction_state in OPEN_STATES:
-        duration_ms = max(session.runtime.clock.wall_ms() - started_ms, 0)
-    return TransactionDescription(
-        transactional_id=transactional_id,
-        state=result.transaction_state,
-        producer_id=result.producer_id,
-        producer_epoch=result.producer_epoch,
-        timeout_ms=result.transaction_timeout_ms,
-        started_ms=started_ms,
-        duration_ms=duration_ms,
-        coordinator=node_id,
-        partitions=tuple(
-            sorted(TopicPartition(each.topic, n) for each in result.topics for n in each.partitions)
-        ),
-    )
+
+
+@txns.command("abort", short_help="Abort an open transaction.")
+@admin_command
+@click.option(
+    "-p",
+    "--partition",
+    metavar="TOPIC:PARTITION",
+    help="Abort a hanging transaction in this partition, past its coordinator.",
+)
+@click.option(
+    "--start-offset",
+    type=IntegerRange(min=0),
+    help="First offset of the hanging transaction, as `txns hanging` prints it.",
+)
+@changing(confirms=True)
+@click.argument("name", required=False, metavar="[ID]")
+def abort_command(
+    admin: AdminCommand,
+    *,
+    partition: str | None,
+    start_offset: int | None,
+    change: Changing,
+    name: str | None,
+) -> int:
+    """Abort the open transaction of a transactional ID, and fence its producer; or one that hangs,
+    by -p and --start-offset."""
+    if (name is None) == (partition is None) or (partition is None) != (start_offset is None):
+        raise InvalidOption("give a transactional id, or -p TOPIC:PARTITION and --start-offset")
+    if partition is None or start_offset is None:
+        return _abort_by_id(admin, change, str(name))
+    parsed = parse_partitions([partition])
+    tp = parsed[0]
+    if isinstance(tp, str) or len(parsed) > 1:
+        raise InvalidOption(f"-p {partition!r} is not one partition: give TOPIC:PARTITION")
+    return _abort_hanging(admin, change, tp, start_offset)
+
+
+def _abort_by_id(admin: AdminCommand, change: Changing, name: str) -> int:
+    change.confirm(f"Abort the transaction of {name} and fence its producer?")
+
+    async def abort(client: Admin) -> Errors:
+        described = (await client.describe_transactions([name]))[name]
+        if not change.dry_run:
+            await client.force_terminate_transaction(name)
+        await change.show([{"transactional_id": name, "state": str(described.state)}])
+        return ()
+
+    return admin.execute(abort, has_output=change.has_output)
+
+
+def _abort_hanging(
+    admin: AdminCommand, change: Changing, tp: TopicPartition, start_offset: int
+) -> int:
+    where = f"{tp.topic}:{tp.partition} at offset {start_offset}"
+    change.confirm(f"Abort the transaction in {where}?")
+
+    async def abort(client: Admin) -> Errors:
+        from aiokafkawire.admin import AbortTransactionSpec  # noqa: PLC0415 - imports messages
+
+        producers = (await client.describe_producers([tp]))[tp]
+        found = [
+            each for each in producers if each.current_transaction_start_offset == start_offset
+        ]
+        if not found:
+            raise CommandFailed(
+                f"no transaction is open in {where};"
+                f" `aiokafkawire txns producers {tp.topic}:{tp.partition}` lists them"
+            )
+        producer = found[0]
+        if not change.dry_run:
+            epoch = producer.coordinator_epoch
+            await client.abort_transaction(
+                AbortTransactionSpec(
+                    tp,
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    0 if epoch is None else max(epoch, 0),
+                )
+            )
+        await change.show([{**tp._asdict(), **_producer_to_dict(producer)}])
+        return ()
+
+    return admin.execute(abort, has_output=change.has_output)
 
 
 # --- output ----------------------------------------------------------------------------------
 
 
-def transaction_to_dict(each: TransactionDescription) -> dict[str, Any]:
-    """Return a transaction as in `txns describe --json`."""
-    return asdict(each) | {"partitions": [tp._asdict() for tp in each.partitions]}
+def transaction_to_dict(name: str, each: TransactionDescription, now_ms: int) -> dict[str, Any]:
+    """Return a transaction as in `txns describe --json`; an open one with its duration."""
+    state = str(each.state)
+    started_ms = each.transaction_start_time_ms
+    duration_ms = None
+    if started_ms is not None and state in OPEN_STATES:
+        duration_ms = max(now_ms - started_ms, 0)
+    return {
+        "transactional_id": name,
+        "state": state,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "timeout_ms": each.transaction_timeout_ms,
+        "started_ms": started_ms,
+        "duration_ms": duration_ms,
+        "coordinator": each.coordinator_id,
+        "partitions": [tp._asdict() for tp in sorted(each.topic_partitions)],
+    }
 
 
-def transaction_text(each: TransactionDescription) -> str:
-    """Return a transaction as `txns describe` prints it."""
-    duration = "" if each.duration_ms is None else f" for {each.duration_ms / 1000:.1f} s"
-    count = pluralize(len(each.partitions), "partition")
+def transaction_text(shown: dict[str, Any]) -> str:
+    """Return the result of `transaction_to_dict` as `txns describe` prints it."""
+    open_ms = shown["duration_ms"]
+    duration = "" if open_ms is None else f" for {open_ms / 1000:.1f} s"
+    partitions = [TopicPartition(**each) for each in shown["partitions"]]
     text = (
-        f"{each.transactional_id}: {each.state}{duration}, producer {each.producer_id}"
-        f" epoch {each.producer_epoch}, timeout {each.timeout_ms / 1000:g} s,"
-        f" coordinator {each.coordinator}, {count}\n"
+        f"{shown['transactional_id']}: {shown['state']}{duration}, producer {shown['producer_id']}"
+        f" epoch {shown['producer_epoch']}, timeout {shown['timeout_ms'] / 1000:g} s,"
+        f" coordinator {shown['coordinator']}, {pluralize(len(partitions), 'partition')}\n"
     )
-    if each.partitions:
-        text += f"  {format_partitions(each.partitions)}\n"
+    if partitions:
+        text += f"  {format_partitions(partitions)}\n"
     return text
