@@ -14,6 +14,7 @@ from aiokafkawire.broker.authentication import (
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Corrupt, Delay, Drop, Fault, SeenRequest
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
+from aiokafkawire.broker.telemetry import ClientMetrics
 from aiokafkawire.security import TokenRefused
 from aiokafkawire.wire import ApiKey, ErrorCode
 
@@ -28,6 +29,7 @@ __all__ = (
     "BrokerTls",
     "Certificate",
     "CertificateAuthority",
+    "ClientMetrics",
     "Close",
     "Corrupt",
     "Delay",

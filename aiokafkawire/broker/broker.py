@@ -35,6 +35,7 @@ from aiokafkawire.broker.release_choice import resolve_options, resolve_release
 from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.broker.telemetry import ClientMetrics
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import InvalidOption, KafkaError
@@ -221,7 +222,7 @@ class Broker(BaseClient[BrokerState]):
         except StorageError as error:
             raise KafkaError(f"{directory} cannot be used by a broker: {error}") from error
         cluster.racks.update(self._racks)
-        cluster.dynamic_configs.requires_cluster_min_insync = self._uses_elr
+        cluster.on_features_updated(cluster.metadata.features.finalized(self._release))
         state = self._make_state(runtime, cluster, store)
         if isinstance(cluster, ControllerContext):
             state.replication = Replication(
@@ -278,6 +279,7 @@ class Broker(BaseClient[BrokerState]):
             releases=dict.fromkeys(self._node_ids, self._release),
             authorizer=self._authorizer,
             credentials=self._listeners.make_store(runtime.rng),
+            rng=runtime.rng,
         )
         return state
 
@@ -614,6 +616,13 @@ class Broker(BaseClient[BrokerState]):
             state.cluster.save()
         except ApiError as error:
             raise error_for(error.code, topic=topic, partition=partition) from error
+
+    # --- client metrics ----------------------------------------------------------------------
+
+    @property
+    def client_metrics(self) -> tuple[ClientMetrics, ...]:
+        """The last 100 pushes of client metrics (KIP-714), the oldest first."""
+        return tuple(self._running.telemetry.pushes)
 
     # --- permissions -------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_metadata import ClusterMetadata
 from aiokafkawire.broker.configs import ConfigResourceType, DynamicConfigs, LogConfig
 from aiokafkawire.broker.configs.topics import validate_new_topic_configs
+from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.reassignments import (
@@ -240,6 +241,8 @@ class ClusterState:
 
     def on_features_updated(self, finalized: Mapping[str, int]) -> None:
         """Apply the finalized features that change the cluster's behaviour."""
+        uses_elr = finalized.get(ELIGIBLE_REPLICAS_VERSION, 0) > 0
+        self.dynamic_configs.requires_cluster_min_insync = uses_elr
 
     def _remove_from_isr(self, node_id: int) -> None:
         for partition in self.partitions():

@@ -155,6 +155,11 @@ class BrokerConfig:
         False,
         meaning="Allow every operation on a resource that no ACL matches (with `acls`).",
     )
+    client_telemetry: bool = _switch(
+        False,
+        meaning="List GetTelemetrySubscriptions and PushTelemetry in ApiVersions, as brokers with a"
+        " reporter of client metrics do (KIP-714).",
+    )
     replicate: bool = _switch(
         False,
         meaning="Give each node its own logs, and replicate them.",
@@ -211,6 +216,7 @@ class BrokerOptions(TypedDict, total=False):
     connection_failed_authentication_delay_ms: int
     max_fetch_sessions: int
     allow_everyone_if_no_acl_found: bool
+    client_telemetry: bool
     replicate: bool
     replica_lag_time_max_ms: int
     replica_fetch_wait_max_ms: int

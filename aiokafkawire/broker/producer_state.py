@@ -191,6 +191,29 @@ class ProducerStateManager:
         if batch.transactional:
             self._ongoing.setdefault(batch.producer_id, batch.first_offset)
 
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumps_epoch: bool
+    ) -> None:
+        """Check a marker before it is appended.
+
+        Args:
+            producer_id: Id of the producer whose transaction ends.
+            epoch: Epoch of the marker.
+            coordinator_epoch: Epoch of the transaction coordinator that sends it.
+            bumps_epoch: The marker must have a higher epoch than the transaction (KIP-890).
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return
+        is_open = producer_id in self._ongoing
+        if epoch < known.epoch or (bumps_epoch and is_open and epoch == known.epoch):
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if coordinator_epoch < known.coordinator_epoch:
+            raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
     def complete_transaction(self, marker: EndTransactionMarker) -> None:
         """Record the marker that ends a producer's transaction."""
         known = self._entry(marker.producer_id, marker.epoch)

@@ -97,6 +97,9 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "2.4:0",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "2.6:0 2.8:1",
     ApiKey.ALTER_CLIENT_QUOTAS: "2.6:0 2.8:1",
+    ApiKey.WRITE_TXN_MARKERS: "0.11.0:0 2.8:1 4.2:2",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "3.7:0",
+    ApiKey.PUSH_TELEMETRY: "3.7:0",
     ApiKey.UPDATE_FEATURES: "2.7:0 3.3:1 4.0:2",
     ApiKey.DESCRIBE_QUORUM: "3.3:1 3.9:2",
     ApiKey.UNREGISTER_BROKER: "3.3:0",
@@ -121,6 +124,7 @@ _LOWEST: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_LOG_DIRS: "4.0:1",
     ApiKey.CREATE_ACLS: "4.0:1",
     ApiKey.DELETE_ACLS: "4.0:1",
+    ApiKey.WRITE_TXN_MARKERS: "4.0:1",
 }
 """Lowest version by release; 0 before the first entry."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -21,6 +22,7 @@ from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.quotas.manager import ClientQuotaManager
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
+from aiokafkawire.broker.telemetry import ClientAttributes, ClientTelemetry
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.runtime import Address, Clock, Session
 from aiokafkawire.wire import ErrorCode
@@ -44,7 +46,7 @@ class Disconnect(Exception):
 
 @dataclass(slots=True, eq=False)
 class ClientConnection:
-    """Client end of a connection.
+    """Client end of a connection, with the software that its ApiVersions request named.
 
     `listener` is the name of the listener that accepted it, `authenticator` is None on a listener
     without SASL.
@@ -52,6 +54,9 @@ class ClientConnection:
 
     host: str
     listener: str = ""
+    port: int = 0
+    software_name: str = ""
+    software_version: str = ""
     principal: str = ANONYMOUS
     authenticator: SaslAuthenticator | None = None
     is_closed: bool = False
@@ -81,6 +86,7 @@ class BrokerState(Session):
     coordinator_loader: CoordinatorLoader
     releases: dict[int, Release]
     credentials: CredentialStore
+    rng: random.Random
     addresses: dict[int, Address] = field(default_factory=dict)
     listener_addresses: dict[str, dict[int, Address]] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessionCache] = field(default_factory=dict)
@@ -88,9 +94,11 @@ class BrokerState(Session):
     replication: Replication | None = None
     authorizer: Authorizer | None = None
     client_log: ClientLog = field(init=False)
+    telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
         self.client_log = ClientLog(self.clock.now)
+        self.telemetry = ClientTelemetry(self.cluster.dynamic_configs, self.rng)
 
     @property
     def oldest_release(self) -> Release:
@@ -127,6 +135,18 @@ class RequestContext:
     def user(self) -> str:
         """Name of the principal without its type, as in quotas."""
         return self.principal.partition(":")[2]
+
+    @property
+    def client_attributes(self) -> ClientAttributes:
+        """Attributes of the client that client metrics subscriptions match."""
+        connection = self.connection
+        return ClientAttributes(
+            self.client_id,
+            connection.software_name,
+            connection.software_version,
+            connection.host,
+            connection.port,
+        )
 
     @property
     def quota_manager(self) -> ClientQuotaManager:

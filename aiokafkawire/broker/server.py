@@ -129,7 +129,10 @@ class ServerConnection:
         self._transport = transport
         self._number = number
         self._listener = listener
-        self._client_connection = ClientConnection(transport.peer.rpartition(":")[0], listener.name)
+        host, _, port = transport.peer.rpartition(":")
+        self._client_connection = ClientConnection(
+            host, listener.name, int(port) if port.isdecimal() else 0
+        )
         self._throttle = ConnectionThrottle(node.state.clock, self._client_connection)
         self._authenticator: SaslAuthenticator | None = None
         self._reader = FrameReader(node.state.options.max_request_bytes)

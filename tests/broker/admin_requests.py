@@ -14,10 +14,13 @@ from aiokafkawire.wire.messages import (
     describe_client_quotas,
     describe_quorum,
     elect_leaders,
+    get_telemetry_subscriptions,
     list_partition_reassignments,
+    push_telemetry,
     remove_raft_voter,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 
 __all__ = ("ADMIN_REQUESTS",)
@@ -74,6 +77,31 @@ def removal(version: int, topic_id: UUID) -> Request[Any]:
     )
 
 
+def marker(version: int, topic_id: UUID) -> Request[Any]:
+    topic = write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    return write_txn_markers.WriteTxnMarkersRequest(
+        markers=[
+            write_txn_markers.WritableTxnMarker(
+                producer_id=9_999,
+                producer_epoch=0,
+                transaction_result=False,
+                topics=[topic],
+                coordinator_epoch=0,
+            )
+        ]
+    )
+
+
+def metrics(version: int, topic_id: UUID) -> Request[Any]:
+    return push_telemetry.PushTelemetryRequest(
+        client_instance_id=UUID(int=1),
+        subscription_id=0,
+        terminating=False,
+        compression_type=0,
+        metrics=b"",
+    )
+
+
 ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[ErrorCode]]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (reassignment, {ErrorCode.NONE}),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (
@@ -88,6 +116,14 @@ ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[Erro
         ),
         {ErrorCode.NONE},
     ),
+    ApiKey.WRITE_TXN_MARKERS: (marker, {ErrorCode.NONE}),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (
+        lambda v, i: get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(
+            client_instance_id=UUID(int=0)
+        ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.PUSH_TELEMETRY: (metrics, {ErrorCode.UNKNOWN_SUBSCRIPTION_ID}),
     ApiKey.UPDATE_FEATURES: (feature, {ErrorCode.NONE}),
     ApiKey.DESCRIBE_QUORUM: (quorum, {ErrorCode.NONE}),
     ApiKey.ADD_RAFT_VOTER: (addition, {ErrorCode.DUPLICATE_VOTER}),

@@ -184,6 +184,7 @@ class SocketlessBroker:
             coordinator_loader=coordinator_loader,
             releases={1: resolve_release(None, replicate=False)},
             credentials=CredentialStore(None, random.Random(4)),
+            rng=random.Random(5),
             fetch_sessions={1: FetchSessionCache(random.Random(3), 10)},
         )
 

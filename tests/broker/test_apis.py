@@ -426,7 +426,7 @@ async def test_every_version_can_be_made_to_fail(key: ApiKey) -> None:
 
 
 async def test_api_versions_lists_the_served_apis() -> None:
-    async with Broker() as broker, connected(broker) as client:
+    async with Broker(client_telemetry=True) as broker, connected(broker) as client:
         response = await client.call(REQUESTS[ApiKey.API_VERSIONS][0](4, ZERO_UUID), 4)
         assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
             key: (served(key)[0], served(key)[-1]) for key in REQUESTS

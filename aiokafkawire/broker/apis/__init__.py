@@ -36,6 +36,7 @@ from aiokafkawire.broker.apis import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -53,6 +54,7 @@ from aiokafkawire.broker.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     remove_raft_voter,
     sasl_authenticate,
     sasl_handshake,
@@ -62,6 +64,7 @@ from aiokafkawire.broker.apis import (
     unregister_broker,
     update_features,
     update_metadata,
+    write_txn_markers,
 )
 from aiokafkawire.broker.apis.handler import Handler
 from aiokafkawire.wire import ApiKey
@@ -168,6 +171,13 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ApiKey.UNREGISTER_BROKER: Handler(
             unregister_broker.handle, unregister_broker.error_response
         ),
+        ApiKey.WRITE_TXN_MARKERS: Handler(
+            write_txn_markers.handle, write_txn_markers.error_response
+        ),
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Handler(
+            get_telemetry_subscriptions.handle, get_telemetry_subscriptions.error_response
+        ),
+        ApiKey.PUSH_TELEMETRY: Handler(push_telemetry.handle, push_telemetry.error_response),
     }
 )
 """Handler of each API that clients use."""

@@ -6,7 +6,7 @@ import re
 
 from aiokafkawire.broker.features import supported
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -23,6 +23,8 @@ FIRST_ZERO_VERSION = 4
 FIRST_FEATURES_EPOCH = 1
 NO_EPOCH = -1
 
+TELEMETRY_APIS = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -37,6 +39,8 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if context.connection.authenticator is not None:
         context.connection.authenticator.on_api_versions_answered()
     features = context.state.finalized_features
+    context.connection.software_name = request.client_software_name
+    context.connection.software_version = request.client_software_version
     advertised = {
         **context.release.advertised,
         **(context.release.inter_broker if context.is_from_broker else {}),
@@ -46,6 +50,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(advertised.items())
+            if key not in TELEMETRY_APIS or context.state.options.client_telemetry
         ],
         supported_features=[
             SupportedFeatureKey(name=each.name, min_version=each.low, max_version=each.high)

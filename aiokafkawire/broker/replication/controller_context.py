@@ -113,6 +113,7 @@ class ControllerContext(ClusterState):
                 self._elect_leader(partition)
 
     def on_features_updated(self, finalized: Mapping[str, int]) -> None:
+        super().on_features_updated(finalized)
         self._uses_elr = finalized.get(ELIGIBLE_REPLICAS_VERSION, 0) > 0
 
     # --- leaders -----------------------------------------------------------------------------
