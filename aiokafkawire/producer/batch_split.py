@@ -13,13 +13,13 @@ __all__ = ("split_batch",)
 def split_batch(
     batch: Batch, not_before: float, *, keep_sequences: bool
 ) -> tuple[BatchSplit, list[Batch]]:
-    """Return the outcome of a batch that is replaced by its halves, and the halves.
+    """Return the outcome of a batch that is replaced by parts of at most half its size, and these.
 
     They take over the reserved memory of the batch.
 
     Args:
-        not_before: Earliest time to send a half.
-        keep_sequences: The halves have the sequence numbers of the batch.
+        not_before: Earliest time to send a part.
+        keep_sequences: The parts have the sequence numbers of the batch.
     """
     assert batch.records is not None
     body_bytes = len(batch.records.columns().data)
