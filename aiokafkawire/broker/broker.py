@@ -27,6 +27,8 @@ from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRe
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
+from aiokafkawire.broker.groups.consumer_group.coordination import ConsumerGroups
+from aiokafkawire.broker.groups.consumer_group.record_log import GroupRecordLog
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.log_retention import LogRetention
 from aiokafkawire.broker.node import Node
@@ -256,7 +258,16 @@ class Broker(BaseClient[BrokerState]):
             offsets.delete_missing_topics(cluster.topics)
         cluster.on_topic_deletion.append(offsets.delete_topic)
         cluster.before_topic_creation.append(offsets.flush_deletions)
-        groups = GroupCoordinator(self.options, runtime.clock, runtime.rng, offsets)
+        consumer_groups = ConsumerGroups(
+            self.options,
+            runtime.clock,
+            cluster,
+            GroupRecordLog(store),
+            release=lambda: self._release,
+        )
+        groups = GroupCoordinator(
+            self.options, runtime.clock, runtime.rng, offsets, consumer_groups
+        )
         transactions = TransactionCoordinator(
             self.options,
             runtime.clock,

@@ -167,6 +167,7 @@ class ClusterState:
         self.live = list(node_ids)
         self.options = options
         self.topics: dict[str, Topic] = {}
+        self.topics_version = 0
         self.cluster_id = ""
         self.racks: dict[int, str] = {}
         self.metadata = ClusterMetadata(node_ids)
@@ -474,6 +475,7 @@ class ClusterState:
         except StorageError:
             del topic.partitions[present:]
             raise
+        self.topics_version += 1
         logger.info(
             "Topic %s: number of partitions raised to %d from %d", topic.name, count, present
         )
@@ -510,6 +512,7 @@ class ClusterState:
         except StorageError:
             self.topics.clear()
             self.topics.update(kept)
+            self.topics_version += 1
             self._by_id[topic.topic_id] = topic
             raise
         logger.info("Topic %s: deleted", topic.name)
@@ -630,6 +633,7 @@ class ClusterState:
 
     def _add_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
+        self.topics_version += 1
         self._by_id[topic.topic_id] = topic
         if topic.configs:
             self.dynamic_configs.changed()
@@ -639,6 +643,7 @@ class ClusterState:
             # A later topic of this name has other configs.
             self.dynamic_configs.changed()
         del self.topics[topic.name]
+        self.topics_version += 1
         del self._by_id[topic.topic_id]
 
     # --- configs -----------------------------------------------------------------------------

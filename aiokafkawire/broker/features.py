@@ -9,6 +9,7 @@ from aiokafkawire.broker.releases import Release
 
 __all__ = (
     "ELIGIBLE_REPLICAS_VERSION",
+    "GROUP_VERSION",
     "METADATA_VERSION",
     "TRANSACTION_VERSION",
     "Feature",
@@ -18,6 +19,7 @@ __all__ = (
 
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
 ELIGIBLE_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 
@@ -49,7 +51,7 @@ _METADATA: Mapping[str, tuple[int, int]] = {
 _OTHERS: tuple[tuple[str, Feature], ...] = (
     ("3.9", Feature("kraft.version", 0, 1, 1)),
     ("4.0", Feature(TRANSACTION_VERSION, 0, 2, 2)),
-    ("4.0", Feature("group.version", 0, 1, 1)),
+    ("4.0", Feature(GROUP_VERSION, 0, 1, 1)),
     ("4.0", Feature(ELIGIBLE_REPLICAS_VERSION, 0, 1, 0)),
     ("4.1", Feature(ELIGIBLE_REPLICAS_VERSION, 0, 1, 1)),
     ("4.1", Feature("share.version", 0, 1, 0)),

@@ -93,6 +93,34 @@ class BrokerConfig:
         1_800_000, 0, meaning="Longest session timeout of a member."
     )
     group_max_size: int = _number(10_000, meaning="Largest number of members in a group.")
+    group_consumer_session_timeout_ms: int = _number(
+        45_000, meaning="Session timeout of the members of consumer groups (KIP-848)."
+    )
+    group_consumer_heartbeat_interval_ms: int = _number(
+        5_000, meaning="Heartbeat interval of the members of consumer groups."
+    )
+    group_consumer_assignment_interval_ms: int = _number(
+        0,
+        0,
+        meaning="Least time between two assignments of a consumer group. Kafka waits 1,000 ms from"
+        " 4.3 on.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = _number(
+        600_000,
+        meaning="Interval at which a consumer group looks up the topics of its regular expressions;"
+        " it notices a new topic after 10 s.",
+    )
+    group_consumer_max_size: int = _number(
+        2**31 - 1, meaning="Largest number of members in a consumer group."
+    )
+    group_consumer_migration_policy: str = dataclasses.field(
+        default="bidirectional",
+        metadata={
+            "meaning": "Conversions of groups with members between the classic and the consumer"
+            " protocol.",
+            "choices": ("bidirectional", "upgrade", "downgrade", "disabled"),
+        },
+    )
     offset_metadata_max_bytes: int = _number(
         4_096, meaning="Largest metadata of a committed offset."
     )
@@ -200,6 +228,12 @@ class BrokerOptions(TypedDict, total=False):
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_regex_refresh_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
     offset_metadata_max_bytes: int
     coordinator_load_ms: int
     transaction_max_timeout_ms: int

@@ -96,6 +96,14 @@ class Store(Protocol):
 
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None: ...
 
+    def load_group_records(self) -> Iterator[dict[str, Any]]: ...
+
+    def append_group_records(self, lines: list[dict[str, Any]], live: int) -> bool:
+        """Store records; return True if the caller should `rewrite_group_records`."""
+        ...
+
+    def rewrite_group_records(self, lines: list[dict[str, Any]]) -> None: ...
+
     def load_transactions(self) -> Iterator[dict[str, Any]]: ...
 
     def append_transactions(self, lines: Callable[[], list[dict[str, Any]]], live: int) -> bool:
@@ -184,6 +192,16 @@ class MemoryStore:
         return False
 
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None:
+        del lines
+
+    def load_group_records(self) -> Iterator[dict[str, Any]]:
+        return iter(())
+
+    def append_group_records(self, lines: list[dict[str, Any]], live: int) -> bool:
+        del lines, live
+        return False
+
+    def rewrite_group_records(self, lines: list[dict[str, Any]]) -> None:
         del lines
 
     def load_transactions(self) -> Iterator[dict[str, Any]]:
@@ -354,6 +372,9 @@ class DirectoryStore:
         self._offsets = _JsonLinesFile(
             "Committed offsets", directory / "offsets.jsonl", self._files, failures
         )
+        self._group_records = _JsonLinesFile(
+            "Group metadata", directory / "groups.jsonl", self._files, failures
+        )
         self._transactions = _JsonLinesFile(
             "TransactionCoordinator", directory / "transactions.jsonl", self._files, failures
         )
@@ -392,6 +413,15 @@ class DirectoryStore:
 
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None:
         self._offsets.rewrite(lines)
+
+    def load_group_records(self) -> Iterator[dict[str, Any]]:
+        return self._group_records.load()
+
+    def append_group_records(self, lines: list[dict[str, Any]], live: int) -> bool:
+        return self._group_records.append(lines, live)
+
+    def rewrite_group_records(self, lines: list[dict[str, Any]]) -> None:
+        self._group_records.rewrite(lines)
 
     def load_transactions(self) -> Iterator[dict[str, Any]]:
         return self._transactions.load()

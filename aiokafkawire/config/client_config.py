@@ -57,8 +57,8 @@ class ClientConfig:
     )
     client_rack: str = text_option(
         "",
-        meaning="Rack or zone of this client, for rack-aware assignors, for fetching from the"
-        " closest replica (KIP-392), and for `partitioner_rack_aware` of the producer.",
+        meaning="Rack or zone of this client, for rack-aware assignors and for fetching from the"
+        " closest replica (KIP-392).",
     )
     api_version: str | None = text_option(
         None,

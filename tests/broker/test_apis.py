@@ -17,6 +17,8 @@ from aiokafkawire.wire.messages import (
     add_partitions_to_txn,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -282,6 +284,23 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.DESCRIBE_GROUPS: (
         lambda v, i: describe_groups.DescribeGroupsRequest(groups=["g"]),
         {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND},
+    ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (
+        lambda v, i: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        lambda v, i: consumer_group_describe.ConsumerGroupDescribeRequest(
+            group_ids=["g"], include_authorized_operations=True
+        ),
+        {ErrorCode.GROUP_ID_NOT_FOUND},
     ),
     ApiKey.LIST_GROUPS: (lambda v, i: list_groups.ListGroupsRequest(), {ErrorCode.NONE}),
     ApiKey.API_VERSIONS: (

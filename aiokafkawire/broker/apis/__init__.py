@@ -13,6 +13,8 @@ from aiokafkawire.broker.apis import (
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
     create_partitions,
@@ -154,6 +156,12 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(
             list_partition_reassignments.handle, list_partition_reassignments.error_response
+        ),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Handler(
+            consumer_group_heartbeat.handle, consumer_group_heartbeat.error_response
+        ),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Handler(
+            consumer_group_describe.handle, consumer_group_describe.error_response
         ),
         ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.error_response),
         ApiKey.ALTER_CLIENT_QUOTAS: Handler(

@@ -6,8 +6,14 @@ from typing import cast
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.groups.classic_group import ClassicGroup
+from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
+from aiokafkawire.broker.groups.consumer_group.offset_checks import (
+    CheckPartition,
+    accept_partition,
+    check_member_commit,
+)
 from aiokafkawire.broker.groups.events import Event, Result, ValidateOffsetCommit
+from aiokafkawire.broker.groups.group_coordinator import Group
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
@@ -33,7 +39,7 @@ def check_coordinator(
 
 
 def handle_immediate(
-    context: RequestContext, group: ClassicGroup, event: Event, reply: Future[Result]
+    context: RequestContext, group: Group, event: Event, reply: Future[Result]
 ) -> ErrorCode:
     """Handle an event that has an immediate result; return its error code."""
     context.state.group_coordinator.handle(group, event)
@@ -47,10 +53,13 @@ def check_commit(
     reply: Future[Result],
     *,
     missing: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
-) -> None:
-    """Raise `ApiError` unless the group accepts a commit of the member.
+) -> CheckPartition:
+    """Return the check of each partition that the member commits.
 
     `missing` is the error for an unknown group. A commit without a generation creates the group.
+
+    Raises:
+        ApiError: The group does not accept a commit of the member.
     """
     groups = context.state.group_coordinator
     group = groups.get(group_id)
@@ -58,13 +67,16 @@ def check_commit(
         if event.generation >= 0:
             raise ApiError(missing)
         group = groups.create(group_id)
+    if isinstance(group, ConsumerGroup):
+        return check_member_commit(group, event, context.version)
     code = handle_immediate(context, group, event, reply)
     if code:
         raise ApiError(code)
+    return accept_partition
 
 
 async def await_reply(
-    context: RequestContext, group: ClassicGroup, event: Event, reply: Future[Result]
+    context: RequestContext, group: Group, event: Event, reply: Future[Result]
 ) -> Result:
     """Handle an event whose result may wait for other members.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_immediate
-from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import Leave, Result
+from aiokafkawire.broker.groups.group_coordinator import Group
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
@@ -41,9 +41,7 @@ def error_response(request: LeaveGroupRequest, version: int, code: int) -> Leave
     return LeaveGroupResponse(error_code=code)
 
 
-def _left(
-    context: RequestContext, group: ClassicGroup | None, member: MemberIdentity
-) -> MemberResponse:
+def _left(context: RequestContext, group: Group | None, member: MemberIdentity) -> MemberResponse:
     code = ErrorCode.UNKNOWN_MEMBER_ID
     if group is not None:
         reply: Future[Result] = Future()

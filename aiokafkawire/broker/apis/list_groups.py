@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
+from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.group_coordinator import Group
+from aiokafkawire.broker.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_groups import (
@@ -14,7 +17,8 @@ from aiokafkawire.wire.messages.list_groups import (
 
 __all__ = ("error_response", "handle")
 
-CLASSIC = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
+EMPTY = GroupState.EMPTY.value
 
 
 async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -25,22 +29,34 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
         groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
-            )
+            listed
             for group in context.state.group_coordinator
             if context.cluster.coordinator(group.group_id) == context.node_id
-            and (group.state is not GroupState.EMPTY or context.release.keeps_empty_groups)
-            and (not states or group.state.value.lower() in states)
-            and (not types or CLASSIC in types)
+            and (listed := _listed(group))
+            and (listed.group_state != EMPTY or context.release.keeps_empty_groups)
+            and (not states or listed.group_state.lower() in states)
+            and (not types or listed.group_type in types)
             and (
                 sees_all
                 or context.is_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
             )
         ],
+    )
+
+
+def _listed(group: Group) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=group.data.state.value,
+            group_type=CONSUMER,
+        )
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
     )
 
 

@@ -8,6 +8,10 @@ from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit
 from aiokafkawire.broker.cluster_state import Topic
+from aiokafkawire.broker.groups.consumer_group.offset_checks import (
+    CheckPartition,
+    accept_partition,
+)
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
@@ -37,18 +41,24 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
         context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
+    check_partition: CheckPartition = accept_partition
     if storage is OffsetsStorage.KAFKA:
         try:
-            _check_group(context, request)
+            check_partition = _check_group(context, request)
         except ApiError as error:
             return _group_error_response(context, request, error.code)
     accepted: dict[TopicPartition, CommittedOffset] = {}
 
     def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
         try:
-            name = _check(context, topic, requested)
+            known_topic = _check(context, topic, requested)
         except ApiError as error:
             return error.code
+        name = topic.name if known_topic is None else known_topic.name
+        if known_topic is not None:
+            code = check_partition(known_topic.topic_id, requested.partition_index)
+            if code:
+                return code
         committed = CommittedOffset(
             requested.committed_offset,
             requested.committed_leader_epoch,
@@ -110,7 +120,7 @@ def _response(request: OffsetCommitRequest, get_error: GetError) -> OffsetCommit
     )
 
 
-def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
+def _check_group(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition:
     context.check_coordinator(request.group_id)
     newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
@@ -121,7 +131,7 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
         generation=request.generation_id_or_member_epoch,
         instance_id=request.group_instance_id,
     )
-    check_commit(context, request.group_id, event, reply, missing=missing)
+    return check_commit(context, request.group_id, event, reply, missing=missing)
 
 
 def _authorized_topic(context: RequestContext, topic: OffsetCommitRequestTopic) -> Topic:
@@ -133,19 +143,22 @@ def _check(
     context: RequestContext,
     topic: OffsetCommitRequestTopic,
     requested: OffsetCommitRequestPartition,
-) -> str:
-    """Return the topic's name if the offset can be committed. Raises `ApiError`."""
+) -> Topic | None:
+    """Return the topic if the offset can be committed, None if any topic is accepted.
+
+    Raises:
+        ApiError: The offset cannot be committed.
+    """
     cluster, release = context.cluster, context.release
-    name = topic.name
+    known_topic: Topic | None = None
     # Earlier releases did not check the topic of commits to Kafka.
     if context.version == 0 or release.since("0.9.0"):
         known_topic = _authorized_topic(context, topic)
-        name = known_topic.name
         if context.version == 0 or release.since("2.0"):
             cluster.partition(known_topic, requested.partition_index)
     else:
-        context.authorize(AclOperation.READ, ResourceType.TOPIC, name)
+        context.authorize(AclOperation.READ, ResourceType.TOPIC, topic.name)
     limit = context.state.options.offset_metadata_max_bytes
     if len((requested.committed_metadata or "").encode()) > limit:
         raise ApiError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    return name
+    return known_topic

@@ -10,6 +10,8 @@ from uuid import UUID
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
+from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
+from aiokafkawire.broker.groups.consumer_group.offset_checks import check_member_fetch
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.types import TopicPartition
@@ -29,6 +31,7 @@ __all__ = ("error_response", "handle")
 
 FIRST_CODE_VERSION = 2
 FIRST_GROUPS_VERSION = 8
+FIRST_MEMBER_VERSION = 9
 FIRST_ID_VERSION = 10
 
 NOTHING = CommittedOffset(-1, -1, "")
@@ -161,6 +164,9 @@ def _group_response(
 ) -> OffsetFetchResponseGroup:
     try:
         check_coordinator(context, group.group_id, AclOperation.DESCRIBE, allow_empty_id=True)
+        known = context.state.group_coordinator.get(group.group_id)
+        if isinstance(known, ConsumerGroup) and context.version >= FIRST_MEMBER_VERSION:
+            check_member_fetch(known, group.member_id, group.member_epoch)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
     offsets = context.state.group_coordinator.offsets.committed(group.group_id)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+from uuid import UUID
 
 from aiokafkawire.wire import ErrorCode
 
@@ -17,6 +18,7 @@ __all__ = (
     "GroupReply",
     "GroupState",
     "Heartbeat",
+    "HeartbeatResult",
     "Join",
     "JoinResponseMember",
     "JoinResult",
@@ -70,7 +72,19 @@ class SyncResult:
     assignment: bytes = b""
 
 
-Result = JoinResult | SyncResult | ErrorCode
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResult:
+    """Result of `ConsumerGroupHeartbeat`."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[UUID, tuple[int, ...]] | None = None
+
+
+Result = JoinResult | SyncResult | HeartbeatResult | ErrorCode
 
 
 class GroupReply(NamedTuple):

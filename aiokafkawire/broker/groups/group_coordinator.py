@@ -5,14 +5,22 @@ from __future__ import annotations
 import functools
 import logging
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.client_log import LogRateLimiter
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
+from aiokafkawire.broker.groups.consumer_group.coordination import (
+    ConsumerGroups,
+    failed_reply,
+    is_every_topic_visible,
+)
+from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartbeat
+from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
+from aiokafkawire.broker.groups.consumer_group.member import JOIN_EPOCH, LEAVE_EPOCH
 from aiokafkawire.broker.groups.events import (
     CoordinatorChanged,
     Delete,
@@ -21,6 +29,7 @@ from aiokafkawire.broker.groups.events import (
     GroupReply,
     GroupState,
     Heartbeat,
+    HeartbeatResult,
     Leave,
     Result,
     ValidateOffsetCommit,
@@ -31,8 +40,9 @@ from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.runtime import AutoResetEvent, Clock, Future
 from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.primitives import uuid_to_text
 
-__all__ = ("MAX_GROUPS", "GroupCoordinator")
+__all__ = ("MAX_GROUPS", "Group", "GroupCoordinator")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -44,38 +54,109 @@ MAX_LINES_PER_GROUP = 100
 """Log lines per group and minute; further ones are logged at DEBUG."""
 
 
+Group = ClassicGroup | ConsumerGroup
+"""A group of either type."""
+
+
 class GroupCoordinator:
     """All groups of the cluster. Requests wait on a promise for their reply."""
 
     def __init__(
-        self, options: BrokerConfig, clock: Clock, rng: random.Random, offsets: OffsetStore
+        self,
+        options: BrokerConfig,
+        clock: Clock,
+        rng: random.Random,
+        offsets: OffsetStore,
+        consumer_groups: ConsumerGroups | None = None,
     ) -> None:
         self.offsets = offsets
+        self._consumer_groups = consumer_groups
         self._options = options
         self._clock = clock
         self._rng = rng
-        self._groups: dict[str, ClassicGroup] = {}
+        self._groups: dict[str, Group] = {}
         self._next_wakeup = NO_DEADLINE
         self._wakeup = AutoResetEvent()
         self._log_limiter = LogRateLimiter(clock.now, lines_per_key=MAX_LINES_PER_GROUP)
         for group_id in offsets.groups():
             self._groups[group_id] = self._new_group(group_id)
+        if consumer_groups is not None:
+            for group_id in consumer_groups.log.groups():
+                self._groups[group_id] = consumer_groups.load(group_id, clock.now())
 
-    def __iter__(self) -> Iterator[ClassicGroup]:
+    def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
 
-    def get(self, group_id: str) -> ClassicGroup | None:
+    @property
+    def consumer_groups(self) -> ConsumerGroups:
+        """Settings, topics and records of the consumer groups."""
+        assert self._consumer_groups is not None, "the broker has no consumer groups"
+        return self._consumer_groups
+
+    def get(self, group_id: str) -> Group | None:
         """Return a group, None if it does not exist."""
         return self._groups.get(group_id)
 
     def create(self, group_id: str) -> ClassicGroup:
-        """Return a group, created if missing. Raises `ApiError` if there are too many."""
+        """Return a classic group, created if missing or if it is an empty consumer group.
+
+        Raises:
+            ApiError: There are too many groups.
+            StorageError: The consumer group could not be deleted.
+        """
         group = self._groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group
+        if group is None and len(self._groups) >= MAX_GROUPS:
+            self._evict_unused_group()
+        if group is not None:
+            assert group.is_unused, "only an empty group is replaced"
+            self.consumer_groups.log.delete(group_id)
+        created = self._groups[group_id] = self._new_group(group_id)
+        return created
+
+    def heartbeat(
+        self, group_id: str, event: ConsumerGroupHeartbeat, is_visible: Callable[[str], bool]
+    ) -> HeartbeatResult:
+        """Handle a heartbeat of the consumer protocol; the first one creates or converts a group.
+
+        Args:
+            group_id: Id of the group.
+            event: The heartbeat.
+            is_visible: Returns True for topics that a regular expression may match.
+
+        Raises:
+            ApiError: There is no such consumer group, or too many groups.
+        """
+        known = self._groups.get(group_id)
+        group = known
+        if event.member_epoch == JOIN_EPOCH and not isinstance(known, ConsumerGroup):
+            self._check_conversion(group_id, known)
+            group = self.consumer_groups.create(group_id)
         if group is None:
-            if len(self._groups) >= MAX_GROUPS:
+            kind = "Group" if event.member_epoch <= LEAVE_EPOCH else "Consumer group"
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
+        if not isinstance(group, ConsumerGroup):
+            raise ApiError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
+        self._handle_consumer_group(group, event, is_visible)
+        result = cast("Future[HeartbeatResult]", event.reply).result()
+        if group is not known and not result.code:
+            if known is None and len(self._groups) >= MAX_GROUPS:
                 self._evict_unused_group()
-            group = self._groups[group_id] = self._new_group(group_id)
-        return group
+            self._groups[group_id] = group
+            self._wakeup.set()
+        return result
+
+    def _check_conversion(self, group_id: str, known: Group | None) -> None:
+        """Raise `ApiError` if a group with members cannot become a consumer group."""
+        if isinstance(known, ClassicGroup) and known.members:
+            raise ApiError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Cannot upgrade classic group {group_id} to consumer group because online"
+                " upgrade is disabled.",
+            )
 
     def delete(self, group_id: str) -> ErrorCode:
         """Delete an empty group and its offsets; return the error code.
@@ -86,9 +167,15 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is GroupState.EMPTY:
+        if isinstance(group, ConsumerGroup):
+            is_empty = group.is_unused
+        else:
+            is_empty = group.state is GroupState.EMPTY
+        if is_empty:
             # A dead group cannot be restored, so the offsets are deleted first.
             self.offsets.delete(group_id, list(self.offsets.committed(group_id)))
+        if is_empty and isinstance(group, ConsumerGroup):
+            self.consumer_groups.log.delete(group_id)
         reply: Future[Result] = Future()
         self.handle(group, Delete(reply=reply))
         code = cast("ErrorCode", reply.result())
@@ -100,8 +187,15 @@ class GroupCoordinator:
         """Return a new member id in Kafka's format."""
         return f"{prefix}-{UUID(int=self._rng.getrandbits(128))}"
 
-    def handle(self, group: ClassicGroup, event: Event) -> None:
+    def new_member_id(self) -> str:
+        """Return a new member id of the consumer protocol."""
+        return uuid_to_text(UUID(int=self._rng.getrandbits(128)))
+
+    def handle(self, group: Group, event: Event) -> None:
         """Apply an event to a group and resolve the replies."""
+        if isinstance(group, ConsumerGroup):
+            self._handle_consumer_group(group, event)
+            return
         if not logger.isEnabledFor(logging.INFO) or isinstance(
             event, Heartbeat | ValidateOffsetCommit
         ):
@@ -115,8 +209,36 @@ class GroupCoordinator:
         if group.next_deadline() < self._next_wakeup:
             self._wakeup.set()
 
-    def on_coordinator_changed(self, group: ClassicGroup, loaded_at: float) -> None:
+    def _handle_consumer_group(
+        self,
+        group: ConsumerGroup,
+        event: Any,
+        is_visible: Callable[[str], bool] = is_every_topic_visible,
+    ) -> None:
+        try:
+            replies, _ = self.consumer_groups.handle(group, event, is_visible)
+        except StorageError as error:
+            # The group in memory is ahead of its records.
+            if self._groups.get(group.group_id) is group:
+                self._reload(group, self._clock.now())
+            if isinstance(event, GroupDeadlineReached):
+                return
+            replies = [failed_reply(event, error)]
+        for reply in replies:
+            _promise(reply).set_result(reply.result)
+        if group.next_deadline() < self._next_wakeup:
+            self._wakeup.set()
+
+    def _reload(self, group: ConsumerGroup, loaded_at: float) -> None:
+        group_id = group.group_id
+        self._groups[group_id] = self.consumer_groups.load(group_id, loaded_at)
+        self._wakeup.set()
+
+    def on_coordinator_changed(self, group: Group, loaded_at: float) -> None:
         """Give a group to another coordinator, which has loaded it at `loaded_at`."""
+        if isinstance(group, ConsumerGroup):
+            self._reload(group, max(loaded_at, self._clock.now()))
+            return
         self.handle(group, CoordinatorChanged(loaded_at=loaded_at))
 
     async def run(self) -> None:
@@ -175,9 +297,7 @@ class GroupCoordinator:
     def _evict_unused_group(self) -> None:
         for group in self:
             if group.is_unused and not self.offsets.committed(group.group_id):
-                reply: Future[Result] = Future()
-                self.handle(group, Delete(reply=reply))
-                del self._groups[group.group_id]
+                self.delete(group.group_id)
                 return
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many groups")
 

@@ -7,7 +7,7 @@ from aiokafkawire.broker.groups.events import GroupState
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire.consumer_protocol import decode_subscription
 
-__all__ = ("is_consumer_group", "subscribed_topics")
+__all__ = ("CONSUMER_PROTOCOL_TYPE", "is_consumer_group", "subscribed_topics")
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

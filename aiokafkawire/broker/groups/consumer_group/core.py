@@ -1,0 +1,333 @@
+"""Decisions of a consumer group that its events share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.groups.consumer_group import records
+from aiokafkawire.broker.groups.consumer_group.assignors import (
+    ASSIGNORS,
+    AssignmentSpec,
+    MemberSpec,
+)
+from aiokafkawire.broker.groups.consumer_group.deadlines import Deadlines
+from aiokafkawire.broker.groups.consumer_group.events import (
+    ConsumerGroupSettings,
+    Downgrade,
+    Effect,
+    RegexesResolved,
+    ResolveRegexes,
+)
+from aiokafkawire.broker.groups.consumer_group.member import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerGroupMember,
+    MemberState,
+    OwnedPartitions,
+)
+from aiokafkawire.broker.groups.consumer_group.metadata import ConsumerGroupMetadata
+from aiokafkawire.broker.groups.consumer_group.reconciliation import Goal, reconcile
+from aiokafkawire.broker.groups.consumer_group.records import Record
+from aiokafkawire.broker.groups.consumer_group.topics import NO_TOPICS, metadata_hash
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("REGEX_REFRESH_MIN_INTERVAL_S", "GroupCore", "Timer")
+
+REGEX_REFRESH_MIN_INTERVAL_S = 10.0
+"""Shortest time between two lookups of topics for resolved regular expressions, as in Kafka."""
+
+SESSION, REBALANCE = "session", "rebalance"
+
+Timer = tuple[str, str]
+"""Kind of a timer and the member that it belongs to."""
+
+
+class GroupCore:
+    """Members of a group, their next states, epochs, and timers.
+
+    The caller sets `settings` and `topics` to the current ones before each event.
+    """
+
+    def __init__(self, group_id: str, settings: ConsumerGroupSettings | None = None) -> None:
+        self.group_id = group_id
+        self.settings = settings or ConsumerGroupSettings()
+        self.topics = NO_TOPICS
+        self.data = ConsumerGroupMetadata(group_id)
+        self.data.epoch = self.settings.first_epoch
+        self.timers: Deadlines[Timer] = Deadlines()
+        self._seen_topics = NO_TOPICS.version
+        self._assigned_at = -math.inf
+        self._resolved_at = -math.inf
+        self._resolved_version = NO_TOPICS.version
+        self._written: list[Record] = []
+        self._effects: list[Effect] = []
+
+    def add(self, effect: Effect) -> None:
+        """Add an effect of the current event."""
+        self._effects.append(effect)
+
+    def write(self, record: Record) -> None:
+        """Change the state by a record, which is appended."""
+        self.data.apply(record)
+        self._written.append(record)
+
+    def take_effects(self) -> tuple[tuple[Record, ...], list[Effect]]:
+        """Return the records and effects since the last call."""
+        written, self._written = tuple(self._written), []
+        effects, self._effects = self._effects, []
+        return written, effects
+
+    # --- members -----------------------------------------------------------------------------
+
+    def join_static(
+        self, existing: ConsumerGroupMember | None, member_id: str, instance_id: str
+    ) -> ConsumerGroupMember:
+        """Return the member that joins with an instance id, which may replace another.
+
+        Raises:
+            ApiError: The instance id belongs to a member that has not left.
+        """
+        if existing is None:
+            return ConsumerGroupMember(member_id=member_id, instance_id=instance_id)
+        if existing.epoch != LEAVE_STATIC_EPOCH:
+            raise ApiError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group"
+                f" because the instance id is owned by {existing.member_id} member.",
+            )
+        return self.replace_static(existing, member_id)
+
+    def replace_static(
+        self, existing: ConsumerGroupMember, member_id: str, epoch: int = JOIN_EPOCH
+    ) -> ConsumerGroupMember:
+        """Give the target and the partitions of a static member to its replacement."""
+        target = self.data.target.get(existing.member_id, {})
+        self._write_removal(existing)
+        member = replace(existing, member_id=member_id, epoch=epoch, previous_epoch=JOIN_EPOCH)
+        self.write(records.member_metadata(self.group_id, member))
+        self.write(records.target_assignment(self.group_id, member_id, target))
+        self.write(records.current_assignment(self.group_id, member))
+        return member
+
+    def get_member(self, member_id: str) -> ConsumerGroupMember:
+        """Return a member. Raises `ApiError`."""
+        member = self.data.members.get(member_id)
+        if member is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def check_instance(self, member_id: str, instance_id: str) -> ConsumerGroupMember:
+        """Return the static member with an instance id. Raises `ApiError` if it is another."""
+        member = self.data.static_member(instance_id)
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise ApiError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by"
+                f" member {member.member_id}.",
+            )
+        return member
+
+    def check_size(self, member_id: str) -> None:
+        """Raise `ApiError` if the group is full and a member would be new."""
+        size = self.settings.max_size
+        if len(self.data.members) >= size and member_id not in self.data.members:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {size} members.",
+            )
+
+    # --- a member's next state ---------------------------------------------------------------
+
+    def update_member(
+        self,
+        member: ConsumerGroupMember,
+        updated: ConsumerGroupMember,
+        owned: OwnedPartitions | None,
+        now: float,
+        timestamp_ms: int,
+    ) -> ConsumerGroupMember:
+        """Store what a member said, assign if it is due, and reconcile the member."""
+        bumps = self._write_metadata(member, updated)
+        self._bump_epoch(bumps=bumps)
+        self._assign(now, timestamp_ms)
+        goal = Goal(
+            self.data.assignment_epoch,
+            self.data.target.get(updated.member_id, {}),
+            self.topics.ids(self.data.subscribed_by(updated)),
+            owned,
+            self.data.is_owned,
+        )
+        after = reconcile(updated, goal)
+        is_new = member.epoch == JOIN_EPOCH and updated.epoch == JOIN_EPOCH
+        if is_new or not after.has_assignment_of(updated):
+            self.write(records.current_assignment(self.group_id, after))
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self.start_rebalance_timer(after, now)
+            else:
+                self.timers.cancel((REBALANCE, after.member_id))
+        return after
+
+    def _write_metadata(self, member: ConsumerGroupMember, updated: ConsumerGroupMember) -> bool:
+        """Write a changed member; return True if its subscription changed."""
+        if updated.member_id in self.data.members and updated.has_metadata_of(member):
+            return False
+        self.write(records.member_metadata(self.group_id, updated))
+        bumps = set(updated.subscribed_names) != set(member.subscribed_names)
+        before, after = member.subscribed_regex, updated.subscribed_regex
+        if before != after:
+            # A regex that is not resolved matches nothing, so that it changes nothing yet.
+            bumps |= before in self.data.regexes or after in self.data.regexes
+            self._drop_unused_regex(before)
+        return bumps
+
+    def _drop_unused_regex(self, regex: str) -> None:
+        if regex in self.data.regexes and not self.data.count_subscribers(regex):
+            resolved = records.regular_expression(self.group_id, regex, (), 0, 0)
+            self.write(records.tombstone(resolved))
+
+    def _bump_epoch(self, *, bumps: bool) -> None:
+        """Start the next epoch if a subscription changed, or a topic that it includes."""
+        if not bumps and self._seen_topics == self.topics.version:
+            return
+        self._seen_topics = self.topics.version
+        new_hash = metadata_hash(self.data.subscribed_topics(), self.topics)
+        if bumps or new_hash != self.data.metadata_hash or not self.data.epoch:
+            self.write(records.group_metadata(self.group_id, self.data.epoch + 1, new_hash))
+
+    def _assign(self, now: float, timestamp_ms: int) -> None:
+        """Compute the target assignment if the group has a new epoch and the interval is over."""
+        data = self.data
+        due_at = self._assigned_at + self.settings.assignment_interval_s
+        if data.epoch <= data.assignment_epoch or now < due_at:
+            return
+        target = ASSIGNORS[self.assignor](self._assignment_spec())
+        for member_id in data.members:
+            assigned = target.get(member_id, {})
+            if data.target.get(member_id) != assigned:
+                self.write(records.target_assignment(self.group_id, member_id, assigned))
+        self.write(records.assignment_metadata(self.group_id, data.epoch, timestamp_ms))
+        self._assigned_at = now
+
+    def _assignment_spec(self) -> AssignmentSpec:
+        topics = self.topics
+        return AssignmentSpec(
+            members={
+                member.member_id: MemberSpec(
+                    topic_ids=tuple(
+                        topics.topics[name].topic_id
+                        for name in sorted(self.data.subscribed_by(member))
+                        if name in topics.topics
+                    ),
+                    assigned={
+                        topic: tuple(
+                            part
+                            for part in parts
+                            if part < topics.topics[topics.names[topic]].partitions
+                        )
+                        for topic, parts in self.data.target.get(member.member_id, {}).items()
+                        if topic in topics.names
+                    },
+                    instance_id=member.instance_id,
+                )
+                for member in self.data.members.values()
+            },
+            partitions={topic.topic_id: topic.partitions for topic in topics.topics.values()},
+        )
+
+    @property
+    def assignor(self) -> str:
+        """Name of the assignor that most members ask for, the first of the broker by default."""
+        votes = [
+            member.server_assignor
+            for member in self.data.members.values()
+            if member.server_assignor in self.settings.assignors
+        ]
+        return max(self.settings.assignors, key=votes.count)
+
+    # --- removal -----------------------------------------------------------------------------
+
+    def remove(self, members: Iterable[ConsumerGroupMember]) -> None:
+        """Remove members and start the next epoch."""
+        for member in members:
+            self._write_removal(member)
+            self._drop_unused_regex(member.subscribed_regex)
+            for timer in (SESSION, REBALANCE):
+                self.timers.cancel((timer, member.member_id))
+        if self._becomes_classic:
+            self.add(Downgrade())
+            return
+        new_hash = metadata_hash(self.data.subscribed_topics(), self.topics)
+        self.write(records.group_metadata(self.group_id, self.data.epoch + 1, new_hash))
+
+    @property
+    def _becomes_classic(self) -> bool:
+        members = self.data.members.values()
+        return (
+            bool(members)
+            and self.settings.allows_downgrade
+            and all(member.classic is not None for member in members)
+        )
+
+    def _write_removal(self, member: ConsumerGroupMember) -> None:
+        self.write(records.tombstone(records.current_assignment(self.group_id, member)))
+        self.write(
+            records.tombstone(records.target_assignment(self.group_id, member.member_id, {}))
+        )
+        self.write(records.tombstone(records.member_metadata(self.group_id, member)))
+
+    # --- regular expressions -----------------------------------------------------------------
+
+    def request_regexes(self, now: float) -> None:
+        """Ask for the topics of regular expressions that are new, or may match other topics."""
+        regexes = tuple(self.data.subscribed_regexes())
+        if not regexes:
+            return
+        if all(regex in self.data.regexes for regex in regexes):
+            if now <= self._resolved_at + REGEX_REFRESH_MIN_INTERVAL_S:
+                return
+            is_old = now >= self._resolved_at + self.settings.regex_refresh_interval_s
+            if self._resolved_version == self.topics.version and not is_old:
+                return
+        self.add(ResolveRegexes(regexes))
+
+    def resolve_regexes(self, event: RegexesResolved, now: float) -> None:
+        self._resolved_at, self._resolved_version = now, event.version
+        bumps = False
+        for regex, topics in event.topics.items():
+            if not self.data.count_subscribers(regex):
+                continue
+            before = self.data.regexes.get(regex)
+            if before is not None and before.topics == topics:
+                continue
+            bumps |= bool(topics) or before is not None
+            self.write(
+                records.regular_expression(
+                    self.group_id, regex, topics, event.version, event.timestamp_ms
+                )
+            )
+        if bumps:
+            self._bump_epoch(bumps=True)
+
+    # --- timers ------------------------------------------------------------------------------
+
+    def extend_session(self, member: ConsumerGroupMember, now: float) -> None:
+        """Start the session timeout of a member again."""
+        classic = member.classic
+        timeout_s = (
+            self.settings.session_timeout_s
+            if classic is None
+            else classic.session_timeout_ms / 1000
+        )
+        self.timers.set((SESSION, member.member_id), now + timeout_s)
+
+    def start_rebalance_timer(self, member: ConsumerGroupMember, now: float) -> None:
+        timeout_s = max(member.rebalance_timeout_ms, 0) / 1000
+        self.timers.set((REBALANCE, member.member_id), now + timeout_s)
