@@ -20,7 +20,7 @@ from aiokafkawire.errors import BrokerError, PartialFailure
 from tests.behaviour.features import needs
 from tests.behaviour.support import eventually
 
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG = 3, 40
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST = 3, 40, 42
 
 
 def topic_resource(topic: str) -> ConfigResource:
@@ -64,8 +64,9 @@ async def test_configs_of_a_topic(admin: Admin, topic: str):
     await wait_value(admin, topic, "retention.ms", "604800000", own=False)
 
 
-@needs("configs by request")
-async def test_configs_that_are_refused(admin: Admin, topic: str):
+@needs("adding partitions")
+async def test_configs_of_a_topic_that_does_not_exist(admin: Admin, topic: str):
+    # Kafka 0.11 returns the defaults.
     resource, unknown = topic_resource(topic), topic_resource("no-such-topic")
     with pytest.raises(PartialFailure) as caught:
         await admin.describe_configs([resource, unknown])
@@ -73,12 +74,17 @@ async def test_configs_that_are_refused(admin: Admin, topic: str):
     error = caught.value.failed[unknown]
     assert isinstance(error, BrokerError)
     assert (error.code, error.topic) == (UNKNOWN_TOPIC_OR_PARTITION, "no-such-topic")
+
+
+@needs("configs by request")
+async def test_configs_that_are_refused(admin: Admin, topic: str):
+    resource = topic_resource(topic)
     results = await admin.incremental_alter_configs(
         {resource: {"retention.ms": "a while"}}, return_errors=True
     )
     error = results[resource]
     assert isinstance(error, BrokerError)
-    assert error.code == INVALID_CONFIG
+    assert error.code in {INVALID_REQUEST, INVALID_CONFIG}
     assert "retention.ms" in str(error)
 
 

@@ -70,6 +70,9 @@ def _common(release: Release, nodes: int) -> dict[str, str]:
         "default.replication.factor": replicas,
         "auto.create.topics.enable": "true",
     }
+    if (0, 10, 1) <= release.number < (1, 0):
+        # The default since then. Without it, the response to DeleteTopics comes at the timeout.
+        settings["delete.topic.enable"] = "true"
     if release.number >= (0, 8, 2):
         settings["min.insync.replicas"] = in_sync
         settings["offsets.topic.replication.factor"] = replicas
