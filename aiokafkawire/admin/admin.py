@@ -26,7 +26,9 @@ from aiokafkawire.admin.topics import TopicOperations
 from aiokafkawire.admin.transactions import TransactionOperations
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import AdminConfig, AdminOptions, make_config
+from aiokafkawire.config.name_hints import ADMIN_HINTS
 from aiokafkawire.connection import parse_api_version
+from aiokafkawire.errors import InvalidOption
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, BaseClient, Runtime, Session, Supervisor, client_label
 from aiokafkawire.types import PingResult, require_timeout
@@ -65,6 +67,7 @@ class Admin(
     CredentialOperations,
     QuotaOperations,
     TransactionOperations,
+    absent=ADMIN_HINTS,
 ):
     """Describes and changes topics, configs, groups, access control and the cluster itself.
 
@@ -87,7 +90,8 @@ class Admin(
     call may be cancelled; a broker may then carry out what has been sent.
 
     Args:
-        options: The fields of `AdminConfig`; only `bootstrap_servers` is required.
+        options: The fields of `AdminConfig`; only `bootstrap_servers` is required, or
+            `bootstrap_controllers`.
 
     Raises:
         InvalidOption: An option is unknown, out of range, or contradicts another one.
@@ -104,7 +108,7 @@ class Admin(
                 f"Admin takes keyword arguments only, not a {type(positional[0]).__name__}:"
                 " Admin(bootstrap_servers='host:port')"
             )
-        self.config = make_config(AdminConfig, options)
+        self.config = _make_config(options)
         parse_api_version(self.config.api_version)
         super().__init__(
             "admin client",
@@ -166,6 +170,15 @@ class Admin(
             require_timeout("timeout_ms", timeout_ms)
         deadline = session.runtime.clock.now() + timeout_ms / 1_000
         return Requester(session.cluster, session.runtime, deadline)
+
+
+def _make_config(options: AdminOptions) -> AdminConfig:
+    controllers = options.get("bootstrap_controllers")
+    if controllers is None:
+        return make_config(AdminConfig, options)
+    if "bootstrap_servers" in options:
+        raise InvalidOption("bootstrap_controllers cannot be combined with bootstrap_servers")
+    return make_config(AdminConfig, {**options, "bootstrap_servers": controllers})
 
 
 async def _close_session(session: _AdminSession) -> None:

@@ -18,7 +18,11 @@ from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataRespons
 
 __all__ = ("ClusterOperations",)
 
+FIRST_WITH_ENDPOINT_TYPE = 1
 FIRST_WITH_FENCED_BROKERS = 2
+BROKERS, CONTROLLERS = 1, 2
+"""Endpoint types of DescribeCluster (KIP-919)."""
+
 FIRST_WITH_AUTHORIZED_OPERATIONS, LAST_WITH_AUTHORIZED_OPERATIONS = 8, 10
 """Metadata versions with the authorized operations on the cluster."""
 
@@ -35,7 +39,7 @@ class ClusterOperations(Operations):
     ) -> ClusterDescription:
         """Describe the cluster: its id, controller and brokers.
 
-        Uses Metadata before Kafka 2.8.
+        Uses Metadata before Kafka 2.8. With `bootstrap_controllers`, the nodes are the controllers.
 
         Args:
             include_authorized_operations: Ask for the operations that the principal may perform
@@ -52,6 +56,7 @@ class ClusterOperations(Operations):
         def build(version: int) -> DescribeClusterRequest:
             return DescribeClusterRequest(
                 include_cluster_authorized_operations=include_authorized_operations,
+                endpoint_type=CONTROLLERS if requester.uses_controllers else BROKERS,
                 include_fenced_brokers=include_fenced_brokers,
             )
 
@@ -60,10 +65,14 @@ class ClusterOperations(Operations):
         )
         try:
             response = await requester.request(
-                request, min_version=FIRST_WITH_FENCED_BROKERS if include_fenced_brokers else 0
+                request,
+                min_version=max(
+                    FIRST_WITH_FENCED_BROKERS * include_fenced_brokers,
+                    FIRST_WITH_ENDPOINT_TYPE * requester.uses_controllers,
+                ),
             )
         except UnsupportedVersion:
-            if include_fenced_brokers:
+            if include_fenced_brokers or requester.uses_controllers:
                 raise
             return await _describe_by_metadata(requester, include_authorized_operations)
         operations = authorized_operations(response.cluster_authorized_operations)

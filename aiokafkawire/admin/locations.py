@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafkawire.admin.items import ItemRequest
-from aiokafkawire.admin.routing import Target
+from aiokafkawire.admin.routing import TARGETS, Target
 from aiokafkawire.cluster import (
     Cluster,
     CoordinatorType,
@@ -20,16 +20,18 @@ from aiokafkawire.cluster import (
 from aiokafkawire.cluster.bootstrap import metadata_request
 from aiokafkawire.cluster.coordinator_lookup import find_coordinators
 from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT
-from aiokafkawire.errors import BrokerError, ConnectionFailed, KafkaError
+from aiokafkawire.errors import BrokerError, ConnectionFailed, IllegalState, KafkaError
 from aiokafkawire.types import TopicPartition, no_partition_text
-from aiokafkawire.wire import ErrorCode, error_for
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode, error_for
 
 if TYPE_CHECKING:
     from aiokafkawire.admin.requester import Requester
 
-__all__ = ("forget_location", "locate", "locate_brokers", "topic_metadata")
+__all__ = ("forget_location", "locate", "locate_brokers", "require_brokers", "topic_metadata")
 
 K = TypeVar("K", bound=Hashable)
+
+_TARGETS_WITHOUT_CONTROLLERS = frozenset(Target) - {Target.ANY_BROKER, Target.CONTROLLER}
 
 _COORDINATOR_CODES = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
@@ -44,6 +46,9 @@ async def locate(
 ) -> Mapping[K, Route | KafkaError]:
     """Return the route of each item, or the error of its lookup."""
     target = request.effective_target
+    if requester.uses_controllers:
+        require_brokers(requester, request.api_key)
+        return dict.fromkeys(keys, ToController())
     try:
         match target:
             case Target.ANY_BROKER:
@@ -67,6 +72,17 @@ async def locate(
                 raise AssertionError(f"items cannot be sent to {target.value}")
     except KafkaError as error:
         return dict.fromkeys(keys, error)
+
+
+def require_brokers(requester: Requester, api_key: ApiKey) -> None:
+    """Raise `IllegalState` for a request that controllers cannot answer."""
+    if requester.uses_controllers and TARGETS[api_key] in _TARGETS_WITHOUT_CONTROLLERS:
+        api = APIS[api_key].name
+        raise IllegalState(
+            f"the client uses bootstrap_controllers, but {api} is sent to"
+            f" {TARGETS[api_key].value}: use bootstrap_servers",
+            api=api,
+        )
 
 
 def _route(node: int | KafkaError) -> Route | KafkaError:

@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 import anyio
 
 from aiokafkawire.admin.items import ItemRequest, response_error
-from aiokafkawire.admin.locations import forget_location, locate, locate_brokers
+from aiokafkawire.admin.locations import (
+    forget_location,
+    locate,
+    locate_brokers,
+    require_brokers,
+)
 from aiokafkawire.admin.releases import add_release
 from aiokafkawire.admin.routing import RETRIED_CODES, TARGETS, Target
 from aiokafkawire.cluster import Cluster, Route, ToAnyNode, ToController
@@ -19,6 +24,7 @@ from aiokafkawire.errors import (
     BrokerError,
     KafkaError,
     ProtocolError,
+    RequestTimedOut,
     UnsupportedVersion,
 )
 from aiokafkawire.runtime import Runtime
@@ -48,6 +54,11 @@ class Requester:
         """Milliseconds that a broker may take: until the deadline or the request timeout."""
         left_ms = int((self.deadline - self.runtime.clock.now()) * 1_000)
         return max(min(left_ms, self.cluster.config.request_timeout_ms), 1)
+
+    @property
+    def uses_controllers(self) -> bool:
+        """True if all requests go to the active controller (KIP-919)."""
+        return self.cluster.config.uses_controllers
 
     # --- one request ---
 
@@ -96,6 +107,7 @@ class Requester:
         self, message: Request[R] | VersionedRequest[R]
     ) -> dict[NodeId, R | KafkaError]:
         """Send a request to all brokers; return the response or the error of each."""
+        require_brokers(self, ApiKey(message.api_key))
         results = await request_all_nodes(self.cluster, message, deadline=self.deadline)
         for node_id, result in results.items():
             if isinstance(result, UnsupportedVersion):
@@ -120,6 +132,8 @@ class Requester:
             except KafkaError as error:
                 results[node_id] = error
 
+        for message in messages.values():
+            require_brokers(self, ApiKey(message.api_key))
         routes = await locate_brokers(self, {node_id: node_id for node_id in messages})
         await self.run_parallel(send, list(routes.items()))
         return {node_id: results[node_id] for node_id in messages}
@@ -127,7 +141,7 @@ class Requester:
     def default_route(self, api_key: ApiKey) -> Route:
         """Return the route of an API whose target is any broker or the controller."""
         target = TARGETS[api_key]
-        if target is Target.CONTROLLER:
+        if target is Target.CONTROLLER or self.uses_controllers:
             return ToController()
         assert target is Target.ANY_BROKER, f"{api_key.name} is sent to {target.value}"
         return ToAnyNode()
@@ -156,7 +170,10 @@ class Requester:
                 max_version=max_version,
             )
         except UnsupportedVersion as error:
-            add_release(error, message.api_key, min_version)
+            if self.uses_controllers:
+                error.reason += "; with bootstrap_servers, brokers may"
+            else:
+                add_release(error, message.api_key, min_version)
             raise
 
     async def _check_controller(self, api_key: int, to: Route, max_version: int | None) -> None:
@@ -279,7 +296,10 @@ class Requester:
         number = 0
         while pending:
             number += 1
-            results.update(await attempt(pending, number))
+            for key, result in (await attempt(pending, number)).items():
+                # A timeout at the deadline says less than the error before it.
+                if not isinstance(result, RequestTimedOut) or key not in results:
+                    results[key] = result
             again: list[K] = []
             for key in pending:
                 error = results[key]

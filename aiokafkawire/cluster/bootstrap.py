@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiokafkawire.connection import VersionedRequest
+from aiokafkawire.config import ClientConfig
+from aiokafkawire.connection import BrokerClient, VersionedRequest
 from aiokafkawire.errors import KafkaError, NoBrokerAvailable, RequestTimedOut
 from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.describe_cluster import DescribeClusterRequest
 from aiokafkawire.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseBroker,
 )
 
 __all__ = (
+    "fetch_metadata",
     "metadata_request",
     "no_broker_available",
     "reason_with_broker",
     "with_previous_reason",
 )
+
+CONTROLLER_ENDPOINTS = 2
+FIRST_WITH_ENDPOINT_TYPE = 1
+"""DescribeCluster version that can list the controllers (KIP-919)."""
 
 FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
 """Metadata version that can forbid topic creation; older requests may create the named topics."""
@@ -51,6 +59,41 @@ def metadata_request(
         return MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
 
     return VersionedRequest(ApiKey.METADATA, build)
+
+
+async def fetch_metadata(
+    client: BrokerClient, wanted: Sequence[str] | None, config: ClientConfig, deadline: float
+) -> MetadataResponse:
+    """Request metadata from a broker, or the nodes of the quorum from a controller.
+
+    Args:
+        client: The broker or controller.
+        wanted: Topics to request from a broker; None for all.
+        config: Options of the client.
+        deadline: End of the wait for the response.
+    """
+    if not config.uses_controllers:
+        request = metadata_request(wanted, allow_creation=config.allow_auto_create_topics)
+        return await client.request(request, deadline=deadline)
+    response = await client.request(
+        DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=CONTROLLER_ENDPOINTS
+        ),
+        deadline=deadline,
+        min_version=FIRST_WITH_ENDPOINT_TYPE,
+    )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in response.brokers
+        ],
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        topics=[],
+        error_code=response.error_code,
+    )
 
 
 def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:

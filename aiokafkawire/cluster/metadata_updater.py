@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.bootstrap import (
-    metadata_request,
+    fetch_metadata,
     no_broker_available,
     with_previous_reason,
 )
@@ -351,8 +351,7 @@ class MetadataUpdater:
     ) -> None:
         client = self._broker_clients.for_node(node)
         wanted = self.topic_references.topics_to_request() if topics is None else topics
-        request = metadata_request(wanted, allow_creation=self._config.allow_auto_create_topics)
-        response = await client.request(request, deadline=deadline)
+        response = await fetch_metadata(client, wanted, self._config, deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             logger.info(
                 "%s: broker %s requires a rebootstrap (REBOOTSTRAP_REQUIRED); trying the bootstrap"
@@ -390,12 +389,11 @@ class MetadataUpdater:
             address = Address(*server)
             client = self._broker_clients.for_address(address)
             wanted = self.topic_references.topics_to_request()
-            request = metadata_request(wanted, allow_creation=self._config.allow_auto_create_topics)
             attempt_deadline = min(deadline, now() + min(connect_timeout_s, request_timeout_s))
             try:
                 await client.ready(ApiKey.METADATA, attempt_deadline)
                 attempt_deadline = min(deadline, now() + response_timeout_s)
-                response = await client.request(request, deadline=attempt_deadline)
+                response = await fetch_metadata(client, wanted, self._config, attempt_deadline)
                 self._apply_response(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):
                 raise

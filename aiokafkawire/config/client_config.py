@@ -32,6 +32,7 @@ from aiokafkawire.config.security_checks import check_security
 __all__ = (
     "ClientConfig",
     "ClientOptions",
+    "CommonOptions",
     "FilePath",
     "SaslMechanism",
     "SecretOrCallable",
@@ -237,6 +238,11 @@ class ClientConfig:
         return self.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
 
     @property
+    def uses_controllers(self) -> bool:
+        """True if the client talks to controllers instead of brokers (KIP-919)."""
+        return False
+
+    @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
         """Host and port of each bootstrap server."""
         return tuple(parse_address(server, SECURITY_PROTOCOLS) for server in self.bootstrap_servers)
@@ -247,10 +253,9 @@ class ClientConfig:
         return self.max_response_bytes
 
 
-class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of all clients; see `ClientConfig`."""
+class CommonOptions(TypedDict, total=False):
+    """Keyword arguments of all clients but the addresses; see `ClientConfig`."""
 
-    bootstrap_servers: Required[str | Sequence[str]]
     client_id: str
     client_rack: str
     api_version: str | None
@@ -290,6 +295,14 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauth_token_provider: Callable[[], Awaitable[Any]] | None
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
+
+
+class _Addresses(TypedDict):
+    bootstrap_servers: Required[str | Sequence[str]]
+
+
+class ClientOptions(_Addresses, CommonOptions, total=False):
+    """Keyword arguments of all clients; see `ClientConfig`."""
 
 
 append_options(ClientOptions, ClientConfig)

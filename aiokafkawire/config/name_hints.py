@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 __all__ = (
+    "ADMIN_HINTS",
     "CONSUMER_HINTS",
     "MODULE_HINTS",
     "PRODUCER_HINTS",
@@ -20,10 +21,7 @@ __all__ = (
 
 TIMEOUT = "pass the timeout: getmany(timeout_ms=…), getone(timeout_ms=…)"
 TOPICS = "await partitions_for(topic); the topics of a cluster: await Consumer.topics()"
-NO_ADMIN = (
-    "there is no admin client yet; `aiokafkawire topics` and `aiokafkawire groups` do this from a"
-    " shell, and a Broker in tests has create_topic()"
-)
+ADMIN_TYPE = "import it from aiokafkawire.admin"
 CREDENTIALS = "pass an async function as sasl_password, which is called for each authentication"
 NO_SERIALIZERS = "values are bytes: encode before you send, decode what you get"
 STOP = "await stop(), or leave 'async with'"
@@ -75,22 +73,37 @@ CONSUMER_HINTS: Mapping[str, str] = {
     "wakeup": "cancel the task that waits",
 }
 
+ADMIN_HINTS: Mapping[str, str] = {
+    "alter_configs": "await incremental_alter_configs(…), which keeps all other configs",
+    "bootstrap": START,
+    "bootstrap_connected": START,
+    "close": STOP,
+    "delete_groups": "await delete_consumer_groups(…)",
+    "describe_groups": "await describe_consumer_groups(…) or describe_classic_groups(…)",
+    "find_coordinator_ids": "the client finds the brokers of each call",
+    "get_api_versions": "await describe_features()",
+    "list_group_offsets": "await list_consumer_group_offsets(…)",
+    "perform_leader_election": "await elect_leaders(…)",
+    "poll": "no polling is needed: await each call",
+    "set_sasl_credentials": CREDENTIALS,
+}
+
 MODULE_HINTS: Mapping[str, str] = {
-    "AIOKafkaAdminClient": NO_ADMIN,
+    "AIOKafkaAdminClient": "use Admin",
     "AIOKafkaClient": "use Producer or Consumer",
     "AIOKafkaConsumer": "use Consumer",
     "AIOKafkaProducer": "use Producer",
     "AIOConsumer": "use Consumer",
     "AIOProducer": "use Producer",
     "AbstractTokenProvider": "pass an async function as sasl_oauth_token_provider",
-    "AdminClient": NO_ADMIN,
+    "AdminClient": "use Admin",
     "AsyncConsumerRebalanceListener": "use RebalanceListener",
     "AuthenticationFailedError": "use AuthenticationFailed",
     "AuthenticationMethodNotSupported": "use AuthenticationFailed",
     "BrokerResponseError": "use BrokerError; see its code and name",
     "Client": "use Producer or Consumer; for Kafka 0.7 aiokafkawire.kafka07.Client",
     "CommitFailedError": "use CommitFailed",
-    "ConfigResource": NO_ADMIN,
+    "ConfigResource": ADMIN_TYPE,
     "ConsumerGroupMetadata": "use GroupMetadata",
     "ConsumerRebalanceListener": "use RebalanceListener",
     "ConsumerRecord": "use Record",
@@ -103,7 +116,7 @@ MODULE_HINTS: Mapping[str, str] = {
     "IllegalGenerationError": "use CommitFailed",
     "IllegalOperation": "use IllegalState",
     "IllegalStateError": "use IllegalState",
-    "KafkaAdminClient": NO_ADMIN,
+    "KafkaAdminClient": "use Admin",
     "KafkaClient": "use Producer or Consumer",
     "KafkaConnectionError": "use NoBrokerAvailable, ConnectionFailed or ConnectionLost",
     "KafkaConsumer": "use Consumer",
@@ -112,12 +125,12 @@ MODULE_HINTS: Mapping[str, str] = {
     "KafkaTimeoutError": "use RequestTimedOut, DeliveryTimedOut, BufferFull or UnknownTopic",
     "Message": "use Record",
     "MessageSizeTooLargeError": "use RecordTooLarge",
-    "NewPartitions": NO_ADMIN,
-    "NewTopic": NO_ADMIN,
+    "NewPartitions": ADMIN_TYPE,
+    "NewTopic": ADMIN_TYPE,
     "NoBrokersAvailable": "use NoBrokerAvailable",
     "NoOffsetForPartitionError": "use NoOffsetForPartition",
     "OffsetOutOfRangeError": "use NoOffsetForPartition",
-    "OffsetSpec": "await Consumer.beginning_offsets(), end_offsets() or offsets_for_times()",
+    "OffsetSpec": ADMIN_TYPE + "; of a Consumer: beginning_offsets(), end_offsets()",
     "ProducerClosed": "use ClientClosed",
     "ProducerRecord": "pass its parts to Producer.send(topic, value, key, partition)",
     "RebalanceInProgressError": "use CommitFailed",

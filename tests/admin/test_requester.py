@@ -17,6 +17,7 @@ from aiokafkawire.errors import (
     NoBrokerAvailable,
     PartialFailure,
     ProtocolError,
+    RequestTimedOut,
     UnsupportedVersion,
 )
 from aiokafkawire.types import TopicPartition
@@ -181,6 +182,18 @@ async def test_an_error_that_passes_is_returned_at_the_deadline() -> None:
     assert isinstance(error, BrokerError)
     assert error.code == E.COORDINATOR_LOAD_IN_PROGRESS
     assert len(cluster.requests(ApiKey.DELETE_GROUPS)) > 1
+
+
+async def test_a_timeout_keeps_the_error_before_it() -> None:
+    cluster = ScriptedCluster()
+    cluster.answer(ApiKey.FIND_COORDINATOR, coordinators_at(a=1))
+    cluster.answer(
+        ApiKey.DELETE_GROUPS,
+        lambda _: deleted(("a", E.COORDINATOR_LOAD_IN_PROGRESS)),
+        lambda _: RequestTimedOut("the deadline had passed", retriable=False),
+    )
+    results = await cluster.requester(0.1).request_items(delete_groups(), ["a"])
+    assert isinstance(results["a"], BrokerError)
 
 
 async def test_a_coordinator_that_cannot_be_found() -> None:
