@@ -11,7 +11,12 @@ from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.topic_partitions import PartitionOperations
 from aiokafkawire.admin.topics import TopicOperations
 from aiokafkawire.admin.types.configs import ConfigResource, ConfigResourceType
-from aiokafkawire.admin.types.topics import EnsuredTopic, NewTopic, TopicDescription
+from aiokafkawire.admin.types.topics import (
+    CreatedTopic,
+    EnsuredTopic,
+    NewTopic,
+    TopicDescription,
+)
 from aiokafkawire.cluster.bootstrap import metadata_request
 from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT
 from aiokafkawire.errors import KafkaError
@@ -117,15 +122,12 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
             timeout_ms=_left_ms(requester),
             return_errors=True,
         )
-        results: dict[str, EnsuredTopic | KafkaError] = {}
-        existing: dict[str, NewTopic] = {}
-        for name, result in created.items():
-            if not isinstance(result, KafkaError):
-                results[name] = EnsuredTopic(name, is_created=True)
-            elif getattr(result, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS:
-                existing[name] = wanted[name]
-            else:
-                results[name] = result
+        results = {name: _created(name, result) for name, result in created.items()}
+        existing = {
+            name: wanted[name]
+            for name, result in results.items()
+            if getattr(result, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS
+        }
         if existing:
             update = _Update(self, requester, existing, validate_only)
             results |= await update.run()
@@ -135,6 +137,10 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
                 await self.wait_for_topics(ready, timeout_ms=_left_ms(requester))
         in_order = {name: results[name] for name in wanted}
         return finish_items(in_order, "topics", return_errors=return_errors)
+
+
+def _created(name: str, result: CreatedTopic | KafkaError) -> EnsuredTopic | KafkaError:
+    return result if isinstance(result, KafkaError) else EnsuredTopic(name, is_created=True)
 
 
 class _Update:

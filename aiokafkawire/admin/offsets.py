@@ -10,7 +10,7 @@ from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import (
-    AnyPartition,
+    PartitionT,
     TopicPartition,
     parse_topic_partition,
     partitions_by_topic,
@@ -52,7 +52,7 @@ class OffsetOperations(Operations):
     @overload
     async def list_offsets(
         self,
-        partitions: Mapping[AnyPartition, OffsetSpec | int],
+        partitions: Mapping[PartitionT, OffsetSpec | int],
         *,
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: int | None = None,
@@ -62,7 +62,7 @@ class OffsetOperations(Operations):
     @overload
     async def list_offsets(
         self,
-        partitions: Mapping[AnyPartition, OffsetSpec | int],
+        partitions: Mapping[PartitionT, OffsetSpec | int],
         *,
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: int | None = None,
@@ -71,7 +71,7 @@ class OffsetOperations(Operations):
 
     async def list_offsets(
         self,
-        partitions: Mapping[AnyPartition, OffsetSpec | int],
+        partitions: Mapping[PartitionT, OffsetSpec | int],
         *,
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: int | None = None,

@@ -17,6 +17,7 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import (
     AnyPartition,
     NodeId,
+    PartitionT,
     TopicPartition,
     parse_topic_partition,
     partitions_by_topic,
@@ -43,7 +44,7 @@ class ReassignmentOperations(Operations):
 
     async def alter_partition_reassignments(
         self,
-        reassignments: Mapping[AnyPartition, Sequence[NodeId] | None],
+        reassignments: Mapping[PartitionT, Sequence[NodeId] | None],
         *,
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
@@ -84,12 +85,7 @@ class ReassignmentOperations(Operations):
             return AlterPartitionReassignmentsRequest(
                 timeout_ms=timeout_ms,
                 allow_replication_factor_change=allow_replication_factor_change,
-                topics=[
-                    ReassignableTopic(
-                        name=name, partitions=[_reassignable(tp, wanted[tp]) for tp in some]
-                    )
-                    for name, some in partitions_by_topic(partitions).items()
-                ],
+                topics=_reassignable_topics(partitions, wanted),
             )
 
         request: ItemRequest[TopicPartition, None] = ItemRequest(
@@ -149,10 +145,23 @@ class ReassignmentOperations(Operations):
         return {tp: found[tp] for tp in sorted(found) if wanted is None or tp in wanted}
 
 
-def _reassignable(tp: TopicPartition, to: Sequence[NodeId] | None) -> ReassignablePartition:
-    return ReassignablePartition(
-        partition_index=tp.partition, replicas=None if to is None else list(to)
-    )
+def _reassignable_topics(
+    partitions: Sequence[TopicPartition],
+    wanted: Mapping[TopicPartition, Sequence[NodeId] | None],
+) -> list[ReassignableTopic]:
+    return [
+        ReassignableTopic(
+            name=name,
+            partitions=[
+                ReassignablePartition(
+                    partition_index=tp.partition,
+                    replicas=None if (to := wanted[tp]) is None else list(to),
+                )
+                for tp in some
+            ],
+        )
+        for name, some in partitions_by_topic(partitions).items()
+    ]
 
 
 def _read_altered(response: AlterPartitionReassignmentsResponse) -> Iterable[ItemResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal, overload
 
 from aiokafkawire.admin.items import (
@@ -20,6 +21,7 @@ from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import (
     AnyPartition,
+    PartitionT,
     TopicPartition,
     parse_topic_partition,
     partitions_by_topic,
@@ -111,7 +113,7 @@ class PartitionOperations(Operations):
     @overload
     async def delete_records(
         self,
-        before_offsets: Mapping[AnyPartition, int],
+        before_offsets: Mapping[PartitionT, int],
         *,
         timeout_ms: int | None = None,
         return_errors: Literal[False] = False,
@@ -120,7 +122,7 @@ class PartitionOperations(Operations):
     @overload
     async def delete_records(
         self,
-        before_offsets: Mapping[AnyPartition, int],
+        before_offsets: Mapping[PartitionT, int],
         *,
         timeout_ms: int | None = None,
         return_errors: bool,
@@ -128,7 +130,7 @@ class PartitionOperations(Operations):
 
     async def delete_records(
         self,
-        before_offsets: Mapping[AnyPartition, int],
+        before_offsets: Mapping[PartitionT, int],
         *,
         timeout_ms: int | None = None,
         return_errors: bool = False,
@@ -208,24 +210,8 @@ class PartitionOperations(Operations):
             KafkaError: The controller could not be reached.
         """
         requester = self._requester(timeout_ms)
+        build = partial(_election, election_type)
         min_version = FIRST_WITH_ELECTION_TYPE if election_type is ElectionType.UNCLEAN else 0
-
-        def build(
-            some: Sequence[TopicPartition] | None, _: int, timeout_ms: int
-        ) -> ElectLeadersRequest:
-            topics = None if some is None else partitions_by_topic(some)
-            return ElectLeadersRequest(
-                election_type=election_type,
-                topic_partitions=None
-                if topics is None
-                else [
-                    ElectLeadersTopicPartitions(
-                        topic=name, partitions=[tp.partition for tp in members]
-                    )
-                    for name, members in topics.items()
-                ],
-                timeout_ms=timeout_ms,
-            )
 
         if partitions is not None:
             request: ItemRequest[TopicPartition, None] = ItemRequest(
@@ -261,6 +247,24 @@ def _new_partitions(name: str, new: NewPartitions) -> CreatePartitionsTopic:
         assignments=None
         if assignments is None
         else [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignments],
+    )
+
+
+def _election(
+    election_type: ElectionType,
+    partitions: Sequence[TopicPartition] | None,
+    _: int,
+    timeout_ms: int,
+) -> ElectLeadersRequest:
+    return ElectLeadersRequest(
+        election_type=election_type,
+        topic_partitions=None
+        if partitions is None
+        else [
+            ElectLeadersTopicPartitions(topic=name, partitions=[tp.partition for tp in some])
+            for name, some in partitions_by_topic(partitions).items()
+        ],
+        timeout_ms=timeout_ms,
     )
 
 
