@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from aiokafkawire.admin import ClientQuotaEntity
+from aiokafkawire.admin import ClientQuotaEntity, ConfigResource, TopicPartitionReplica
 from aiokafkawire.errors import (
     BrokerError,
     InvalidOption,
@@ -61,7 +63,9 @@ def key_text(key: Any) -> Any:
 
 
 def comparable(result: Any) -> Any:
-    """Return a result of ours in the comparable form."""
+    """Return a result of ours in the comparable form; a comparable one stays as it is."""
+    if isinstance(result, Struct | Failure | Unordered):
+        return result
     if isinstance(result, KafkaError):
         return Failure(_code(result))
     if isinstance(result, TopicPartition):
@@ -69,7 +73,11 @@ def comparable(result: Any) -> Any:
     if isinstance(result, Enum):
         return result.name
     if isinstance(result, UUID):
-        return str(result)
+        return base64.urlsafe_b64encode(result.bytes).decode().rstrip("=")
+    if isinstance(result, TopicPartitionReplica):
+        return f"{result.topic}-{result.partition}-{result.broker_id}"
+    if isinstance(result, ConfigResource):
+        return f"{result.type.name} {result.name}"
     if isinstance(result, OffsetAndMetadata):
         epoch = None if result.leader_epoch == NO_LEADER_EPOCH else result.leader_epoch
         fields_of = {"offset": result.offset, "metadata": result.metadata, "leader_epoch": epoch}
@@ -146,7 +154,7 @@ def differences(
                 yield from differences(java[key], ours[key], ignored, f"{path}[{key}]")
     elif isinstance(java, list) and isinstance(ours, list):
         if _in_any_order(java) or _in_any_order(ours):
-            java, ours = sorted(java, key=_order), sorted(ours, key=_order)
+            java, ours = (sorted(each, key=partial(_order, ignored)) for each in (java, ours))
         if len(java) != len(ours):
             yield f"{path}: Java {len(java)} elements {java!r}, ours {len(ours)} {ours!r}"
         else:
@@ -161,8 +169,9 @@ def _in_any_order(value: list[Any]) -> bool:
     return isinstance(value, Unordered) or any(isinstance(each, Struct) for each in value)
 
 
-def _order(value: Any) -> str:
-    """Sort key that does not depend on the order of fields."""
+def _order(ignored: Set[str], value: Any) -> str:
+    """Sort key that does not depend on the order of fields, nor on ignored ones."""
     if isinstance(value, Mapping):
-        return repr(sorted((key, _order(each)) for key, each in value.items()))
+        kept = {key: each for key, each in value.items() if key not in ignored}
+        return repr(sorted((key, _order(ignored, each)) for key, each in kept.items()))
     return repr(value)

@@ -30,7 +30,9 @@ _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 _OBJECT_METHODS = frozenset({"getClass", "hashCode", "toString", "notify", "notifyAll", "wait"})
 _AS_TEXT = frozenset({"Uuid", "Duration", "KafkaPrincipal"})
 _FLATTENED = {
+    "ClientMetricsResourceListing": "name",
     "ClientQuotaEntity": "entries",
+    "DeletedRecords": "lowWatermark",
     "FilterResult": "binding",
     "FilterResults": "values",
     "MemberAssignment": "topicPartitions",
@@ -40,7 +42,15 @@ _FLATTENED = {
 }
 """Classes with a single field, which stands for the object."""
 
-_RENAMED = {"consumer_id": "member_id", "coordinator": "coordinator_id"}
+_RENAMED = {
+    "consumer_id": "member_id",
+    "coordinator": "coordinator_id",
+    "elr": "eligible_leader_replicas",
+    "leader": "leader_id",
+    "listener": "name",
+    "size": "size_bytes",
+    "timestamp": "timestamp_ms",
+}
 """Fields that have another name in our results."""
 
 _IGNORED = frozenset({"hmac_as_base64_string"})
@@ -78,8 +88,6 @@ class JavaAdmin:
             die_on_exit=True,
             enable_auth=True,
             return_proc=True,
-            redirect_stdout=subprocess.DEVNULL,
-            redirect_stderr=subprocess.DEVNULL,
             create_new_process_group=True,
         )
         self._guard = start_guard(self._process.pid)
@@ -107,6 +115,9 @@ class JavaAdmin:
         if self._process is not None:
             self._process.kill()
             self._process.wait(KILL_TIMEOUT_SECONDS)
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    stream.close()
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
@@ -136,6 +147,16 @@ class JavaAdmin:
     def some(self, value: Any) -> Any:
         return self.gateway.jvm.java.util.Optional.of(value)
 
+    def records_to_delete(self, before_offset: int) -> Any:
+        """Return a `RecordsToDelete`; py4j cannot call its static method that has a namesake."""
+        java = self.gateway.jvm.java.lang
+        types = self.gateway.new_array(java.Class, 1)
+        types[0] = java.Long.TYPE
+        arguments = self.gateway.new_array(java.Object, 1)
+        arguments[0] = before_offset
+        found = java.Class.forName("org.apache.kafka.clients.admin.RecordsToDelete")
+        return found.getMethod("beforeOffset", types).invoke(None, arguments)
+
     def longs(self, values: Mapping[Any, int]) -> Any:
         """Return a map with values of type Long; py4j passes a small int as Integer."""
         jvm = self.gateway.jvm
@@ -159,6 +180,8 @@ class JavaAdmin:
 
     def call(self, result: Any) -> Any:
         """Return a result in the comparable form; wait for futures in it."""
+        if isinstance(result, Struct):
+            return result
         if isinstance(result, JavaMap):
             return {key_text(self.call(key)): self.call(result[key]) for key in result}
         if isinstance(result, JavaSet):
@@ -201,7 +224,15 @@ class JavaAdmin:
             return self.call(getattr(value, _FLATTENED[simple])())
         if simple == "TopicPartition":
             return f"{value.topic()}-{value.partition()}"
-        if simple == "Node":
+        if simple == "TopicPartitionReplica":
+            return f"{value.topic()}-{value.partition()}-{value.brokerId()}"
+        if simple == "ConfigResource":
+            return f"{value.type().name()} {value.name()}"
+        if simple == "Config":
+            return {
+                entry.name(): self._convert_object(entry) for entry in value.entries().toArray()
+            }
+        if name == "org.apache.kafka.common.Node":
             return value.id() if value.id() >= 0 else None
         if simple == "AclBinding":
             return self._acl(value.pattern(), value.entry())
