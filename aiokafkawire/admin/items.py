@@ -171,7 +171,7 @@ def finish_items(
     first = next(iter(failed.values()))
     if (
         len(failed) == len(results)
-        and not isinstance(first, BrokerError)
+        and not isinstance(first, BrokerError | PartialFailure)
         and all(error is first for error in failed.values())
     ):
         raise first
