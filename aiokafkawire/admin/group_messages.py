@@ -123,7 +123,7 @@ def delete_groups_request(
 def read_deleted_groups(response: DeleteGroupsResponse) -> Iterator[ItemResult]:
     """Yield the results of DeleteGroups."""
     for result in response.results:
-        yield ItemResult(result.group_id, code=result.error_code)
+        yield ItemResult(result.group_id, code=result.error_code, message=result.error_message)
 
 
 def classic_description(group: DescribedGroup, coordinator: NodeId) -> ClassicGroupDescription:

@@ -20,6 +20,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages import consumer_group_describe as consumer_groups
+from aiokafkawire.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from aiokafkawire.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -284,3 +285,24 @@ async def test_members_of_a_group_that_does_not_exist(
     cluster.answer(ApiKey.DESCRIBE_GROUPS, classics(classic("g", E.GROUP_ID_NOT_FOUND)))
     with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
         await admin.remove_members_from_consumer_group("g")
+
+
+async def test_a_group_that_cannot_be_deleted_says_why(
+    cluster: ScriptedCluster, admin: ScriptedAdmin
+) -> None:
+    cluster.answer(
+        ApiKey.DELETE_GROUPS,
+        lambda request: DeleteGroupsResponse(
+            throttle_time_ms=0,
+            results=[
+                DeletableGroupResult(
+                    group_id="g",
+                    error_code=E.GROUP_DELETION_FAILED,
+                    error_message="the plugin failed",
+                )
+            ],
+        ),
+    )
+    with pytest.raises(PartialFailure) as failed:
+        await admin.delete_consumer_groups(["g"])
+    assert "the plugin failed" in str(failed.value.failed["g"])
