@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.config_requests import MALFORMED, authorize_configs
-from aiokafkawire.broker.cluster_state import check_topic_name
 from aiokafkawire.broker.configs import (
     BROKER_CONFIGS,
     CLIENT_METRICS_CONFIGS,
@@ -21,6 +20,7 @@ from aiokafkawire.broker.configs import (
 from aiokafkawire.broker.configs.brokers import DYNAMIC_CONFIGS
 from aiokafkawire.broker.configs.dynamic import DEFAULT_BROKER, ConfigValue
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import check_topic_name
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -31,7 +31,7 @@ from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-__all__ = ("error_response", "handle")
+__all__ = ("describe_topic", "error_response", "handle")
 
 T = ConfigResourceType
 
@@ -122,8 +122,14 @@ def _configs(
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
     # Earlier releases described a missing topic with the defaults.
-    must_exist = context.release.since("2.0") or name in context.cluster.topics
-    own = context.cluster.topic(name).configs if must_exist else {}
+    must_exist = context.release.since("2.0") or name in context.cluster.all_topics()
+    yield from describe_topic(context, context.cluster.topic(name).configs if must_exist else {})
+
+
+def describe_topic(
+    context: RequestContext, own: Mapping[str, str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Return the configs of a topic for which the configs `own` are set."""
     dynamic, node_id = context.cluster.dynamic_configs, context.node_id
     for key, config in TOPIC_CONFIGS.items():
         values = dynamic.topic_values(own, key, config, node_id)
