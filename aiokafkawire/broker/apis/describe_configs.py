@@ -39,7 +39,8 @@ UNKNOWN = 0
 
 GROUP_CONFIGS_SINCE = "4.0"
 CLIENT_METRICS_SINCE = "3.7"
-"""Earlier releases describe such resources without configs."""
+EMPTY_MESSAGE_SINCE = "2.6"
+"""Earlier releases describe such resources without configs, and have null for no message."""
 
 
 async def handle(
@@ -75,6 +76,7 @@ def _result(
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
+    no_message = "" if context.release.since(EMPTY_MESSAGE_SINCE) else None
     try:
         authorize_configs(
             context,
@@ -84,12 +86,12 @@ def _describe(
         )
         configs = list(_configs(context, resource.resource_type, resource.resource_name))
     except ApiError as error:
-        result = _result(resource, error.code, error.message)
+        result = _result(resource, error.code, error.message or no_message)
         if resource.resource_type not in set(T) and not context.release.since("2.4"):
             result.resource_type = UNKNOWN
         return result
     wanted = resource.configuration_keys
-    result = _result(resource, ErrorCode.NONE, None)
+    result = _result(resource, ErrorCode.NONE, no_message)
     result.configs = [each for each in configs if wanted is None or each.name in wanted]
     for each in result.configs:
         if not request.include_documentation:
@@ -165,7 +167,7 @@ def _broker_config(name: str, values: Iterable[ConfigValue]) -> DescribeConfigsR
         return _config(name, config, values, read_only=name not in DYNAMIC_CONFIGS)
     # It may be a password.
     hidden = [ConfigValue(value.name, None, value.source) for value in values]
-    result = _config(name, NO_DEFINITION, hidden)
+    result = _config(name, NO_DEFINITION, hidden, read_only=True)
     result.is_sensitive, result.config_type = True, 0
     return result
 
