@@ -99,6 +99,12 @@ class BrokerConfig:
     group_consumer_heartbeat_interval_ms: int = _number(
         5_000, meaning="Heartbeat interval of the members of consumer groups."
     )
+    group_consumer_min_session_timeout_ms: int = _number(
+        45_000, meaning="Shortest session timeout that a config of a consumer group may set."
+    )
+    group_consumer_min_heartbeat_interval_ms: int = _number(
+        5_000, meaning="Shortest heartbeat interval that a config of a consumer group may set."
+    )
     group_consumer_assignment_interval_ms: int = _number(
         0,
         0,
@@ -230,6 +236,8 @@ class BrokerOptions(TypedDict, total=False):
     group_max_size: int
     group_consumer_session_timeout_ms: int
     group_consumer_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
     group_consumer_assignment_interval_ms: int
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_max_size: int

@@ -103,7 +103,7 @@ class DynamicConfigs:
                 f"at most {MAX_RESOURCES} {resource_type.name.lower()} resources have configs",
             )
         if resource_type is ConfigResourceType.GROUP:
-            return validate_group_configs(configs)
+            return validate_group_configs(configs, self.options)
         return validate_client_metrics_configs(configs)
 
     def replace(

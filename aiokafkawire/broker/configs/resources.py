@@ -16,6 +16,7 @@ from aiokafkawire.broker.configs.definitions import (
     parse_all,
     split_list,
 )
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
@@ -172,8 +173,14 @@ _MATCHED = frozenset(
 )
 
 
-def validate_group_configs(configs: Mapping[str, str]) -> dict[str, str]:
+def validate_group_configs(
+    configs: Mapping[str, str], options: BrokerConfig | None = None
+) -> dict[str, str]:
     """Return the configs of a group in the form that DescribeConfigs shows.
+
+    Args:
+        configs: Values by name.
+        options: Options of the broker, which may lower limits.
 
     Raises:
         ApiError: A config is unknown or invalid.
@@ -188,7 +195,13 @@ def validate_group_configs(configs: Mapping[str, str]) -> dict[str, str]:
             f"Invalid value `{reset}` for configuration {name}. The value must be either"
             " 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
         )
-    for name, (low, high) in _GROUP_LIMITS.items():
+    lowered = {
+        "consumer.session.timeout.ms": "group_consumer_min_session_timeout_ms",
+        "consumer.heartbeat.interval.ms": "group_consumer_min_heartbeat_interval_ms",
+    }
+    for name, (lowest, high) in _GROUP_LIMITS.items():
+        has_option = options is not None and name in lowered
+        low = getattr(options, lowered[name]) if has_option else lowest
         if name not in values or low <= int(values[name]) <= high:
             continue
         kind, _, rest = name.partition(".")

@@ -22,6 +22,7 @@ from aiokafkawire.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from aiokafkawire.wire.primitives import uuid_to_text
 
 APIS_BY_NAME = {
     type_.__name__.removesuffix("Request"): api for api in APIS.values() for type_ in (api.request,)
@@ -69,6 +70,7 @@ class Replay:
     differences: list[str] = field(default_factory=list)
     connections: dict[str, Connection] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
+    assigned: list[str] = field(default_factory=list)
 
     async def run(self, lines: Iterable[Mapping[str, Any]], hooks: Mapping[str, Any]) -> None:
         """Send each request at its time and compare the response.
@@ -76,20 +78,22 @@ class Replay:
         `hooks` are functions by the beginning of a note, or by the time of a line.
         """
         started = anyio.current_time()
-        answer: Any = None
+        answers: dict[tuple[str, str], Any] = {}
+        left = dict(hooks)
         for line in lines:
             due = started + line["t"]
             note = line.get("note", "")
-            for key, hook in hooks.items():
-                if (note and note.startswith(key)) or key == f"{line['t']}":
-                    await hook(self, due)
+            for key in [
+                key for key in left if (note and note.startswith(key)) or key == f"{line['t']}"
+            ]:
+                await left.pop(key)(self, due)
             await anyio.sleep(max(0, due - anyio.current_time()))
             if not self._is_served(line):
                 continue
             if "request" in line:
-                answer = await self._call(line)
-            elif "response" in line:
-                self._compare(line, answer)
+                answers[line["from"], line["api"]] = await self._call(line)
+            elif "response" in line and (line["to"], line["api"]) in answers:
+                self._compare(line, answers.pop((line["to"], line["api"])))
         for connection in self.connections.values():
             await connection.close()
 
@@ -111,16 +115,21 @@ class Replay:
         connection = await self.connection(line["from"])
         return await connection.call(request, line["version"])
 
-    async def poll(self, member_id: str, group_id: str, until: float, step_s: float = 0.1) -> None:
+    async def poll(self, member_id: str, group_id: str, until: float, step_s: float = 0.02) -> None:
         """Send heartbeats that were not recorded, with the epoch of the last response."""
         connection = await self.connection(member_id)
-        while anyio.current_time() < until:
+        while True:
             request = ConsumerGroupHeartbeatRequest(
                 group_id=group_id, member_id=member_id, member_epoch=self.epochs[member_id]
             )
             response: ConsumerGroupHeartbeatResponse = await connection.call(request, 1)
             if not response.error_code:
                 self.epochs[member_id] = response.member_epoch
+            if response.assignment is not None:
+                found = response.assignment.topic_partitions
+                self.assigned = [uuid_to_text(each.topic_id) for each in found]
+            if anyio.current_time() + step_s >= until:
+                return
             await anyio.sleep(step_s)
 
     def _translated(self, value: Any) -> Any:

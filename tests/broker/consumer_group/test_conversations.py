@@ -36,6 +36,20 @@ def create(name: str, partitions: int) -> Any:
     return hook
 
 
+def grow(name: str, partitions: int) -> Any:
+    async def hook(replay: Replay, due: float) -> None:
+        await replay.broker.add_partitions(name, partitions)
+
+    return hook
+
+
+def delete(name: str) -> Any:
+    async def hook(replay: Replay, due: float) -> None:
+        await replay.broker.delete_topic(name)
+
+    return hook
+
+
 def recreate(name: str, partitions: int) -> Any:
     async def hook(replay: Replay, due: float) -> None:
         await replay.broker.delete_topic(name)
@@ -44,13 +58,21 @@ def recreate(name: str, partitions: int) -> Any:
     return hook
 
 
+def bind(topic_id: str) -> Any:
+    """Bind an id that the recording has first in heartbeats that it leaves out."""
+
+    async def hook(replay: Replay, due: float) -> None:
+        replay.ids[topic_id] = replay.assigned[0]
+
+    return hook
+
+
 def poll(group: str, *members: str, first: Any = None) -> Any:
     async def hook(replay: Replay, due: float) -> None:
         if first is not None:
             await first(replay, due)
-        for member in members[:-1]:
-            await replay.poll(member, group, due - 0.01, step_s=due)
-        await replay.poll(members[-1], group, due)
+        for member in members:
+            await replay.poll(member, group, due)
 
     return hook
 
@@ -69,6 +91,84 @@ RUNS = {
         ),
         {**SESSION_6_S, "group_consumer_max_size": 3},
         {"t": 3, "t2": 2},
+    ),
+    "subscriptions and offsets": Run(
+        (
+            "static",
+            "regex",
+            "assignors",
+            "rack",
+            "group-config",
+            "offsets",
+            "topic-changes",
+            "types",
+        ),
+        {
+            **SESSION_6_S,
+            "group_consumer_regex_refresh_interval_ms": 10_000,
+            "group_consumer_min_session_timeout_ms": 1_000,
+            "group_consumer_min_heartbeat_interval_ms": 100,
+        },
+        {"t": 3},
+        {
+            "static": {"3.071": poll("gs", "d1")},
+            "regex": {
+                "assignment came": poll("gr", "r1"),
+                "new matching topic": poll("gr", "r1", first=create("re-1", 2)),
+                "10.637": create("other", 1),
+            },
+            "topic-changes": {
+                "0.041": create("tc", 2),
+                "new partitions": poll("gtc", "c1", first=grow("tc", 4)),
+                "deleted topic left": poll("gtc", "c1", first=delete("tc")),
+                "recreated topic": poll("gtc", "c1", first=create("tc", 1)),
+                "0.474": bind("gZhdiuEqQiCV5z6vmZTDpw"),
+                "topic deleted and recreated": recreate("tc", 3),
+            },
+        },
+    ),
+    "lost answers": Run(
+        (
+            "static-without-instance-id",
+            "static-lost-join-response",
+            "dynamic-rejoin-epoch-0",
+            "leave-with-fields",
+        ),
+        SESSION_6_S,
+        {},
+        {"static-lost-join-response": {"0.001": create("t", 3)}},
+    ),
+    "empty groups and admin": Run(
+        (
+            "empty-conversions-policy-disabled",
+            "admin-removes-member",
+            "join-check-order",
+            "subscription-to-invalid-name",
+        ),
+        {**SESSION_6_S, "group_consumer_migration_policy": "disabled"},
+        {},
+        {"empty-conversions-policy-disabled": {"0.008": create("t", 3)}},
+    ),
+    "resolved expressions": Run(
+        (
+            "session-and-regex-two-members",
+            "static-rejoin-other-subscription",
+            "fenced-while-leaving",
+        ),
+        {},
+        {"b": 2},
+    ),
+    "assignment interval": Run(
+        ("defaults",),
+        {"group_consumer_assignment_interval_ms": 1_000},
+        {},
+        {
+            "defaults": {
+                "0.008": create("t", 3),
+                "1.02 s: m1": poll("g", "m1"),
+                "1.02 s: m2": poll("g", "m2"),
+            }
+        },
     ),
 }
 

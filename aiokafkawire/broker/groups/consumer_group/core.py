@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.consumer_group import records
@@ -20,6 +21,12 @@ from aiokafkawire.broker.groups.consumer_group.events import (
     Effect,
     RegexesResolved,
     ResolveRegexes,
+)
+from aiokafkawire.broker.groups.consumer_group.java_order import (
+    hash_order,
+    partition_hash,
+    text_hash,
+    topic_hash,
 )
 from aiokafkawire.broker.groups.consumer_group.member import (
     JOIN_EPOCH,
@@ -217,29 +224,33 @@ class GroupCore:
         self._assigned_at = now
 
     def _assignment_spec(self) -> AssignmentSpec:
-        topics = self.topics
+        """Return the input of the assignor, in the order of Kafka's hash maps."""
+        members = self.data.members
+        topics = {topic.topic_id: topic.partitions for topic in self.topics.topics.values()}
+        subscribed = self.topics.ids(self.data.subscribed_topics())
         return AssignmentSpec(
             members={
-                member.member_id: MemberSpec(
-                    topic_ids=tuple(
-                        topics.topics[name].topic_id
-                        for name in sorted(self.data.subscribed_by(member))
-                        if name in topics.topics
-                    ),
-                    assigned={
-                        topic: tuple(
-                            part
-                            for part in parts
-                            if part < topics.topics[topics.names[topic]].partitions
-                        )
-                        for topic, parts in self.data.target.get(member.member_id, {}).items()
-                        if topic in topics.names
-                    },
-                    instance_id=member.instance_id,
-                )
-                for member in self.data.members.values()
+                member_id: self._member_spec(members[member_id], topics)
+                for member_id in hash_order(members, text_hash)
             },
-            partitions={topic.topic_id: topic.partitions for topic in topics.topics.values()},
+            partitions=topics,
+            topic_order=tuple(hash_order(subscribed, topic_hash)),
+        )
+
+    def _member_spec(self, member: ConsumerGroupMember, topics: Mapping[UUID, int]) -> MemberSpec:
+        target = self.data.target.get(member.member_id, {})
+        return MemberSpec(
+            topic_ids=tuple(self.topics.ids(self.data.subscribed_by(member))),
+            assigned={
+                topic: tuple(
+                    part
+                    for part in hash_order(target[topic], partition_hash)
+                    if part < topics[topic]
+                )
+                for topic in hash_order(target, topic_hash)
+                if topic in topics
+            },
+            instance_id=member.instance_id,
         )
 
     @property

@@ -1,0 +1,53 @@
+"""Iteration order of Java's hash maps, on which Kafka's uniform assignor depends."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+from uuid import UUID
+
+__all__ = ("hash_order", "partition_hash", "text_hash", "topic_hash")
+
+K = TypeVar("K")
+
+MASK = 0xFFFFFFFF
+SMALLEST_TABLE = 16
+
+
+@functools.lru_cache(maxsize=20_000)
+def text_hash(text: str) -> int:
+    """Return `String.hashCode` as an unsigned number."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & MASK
+    return value
+
+
+def topic_hash(topic_id: UUID) -> int:
+    """Return `Uuid.hashCode` as an unsigned number."""
+    value = (topic_id.int >> 64) ^ (topic_id.int & (2**64 - 1))
+    return (value >> 32) ^ (value & MASK)
+
+
+def partition_hash(partition: int) -> int:
+    """Return `Integer.hashCode` of a partition."""
+    return partition
+
+
+def hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """Return keys in the order in which a `HashMap` that grew to hold them iterates.
+
+    Keys of one bucket keep their order.
+    """
+    found = list(keys)
+    size = SMALLEST_TABLE
+    while 4 * len(found) > 3 * size:
+        size *= 2
+
+    def bucket(key: K) -> int:
+        value = hash_of(key)
+        return (value ^ (value >> 16)) & (size - 1)
+
+    return sorted(found, key=bucket)

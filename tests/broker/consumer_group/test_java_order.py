@@ -1,0 +1,32 @@
+"""Iteration order of Java's hash maps."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.groups.consumer_group.java_order import (
+    hash_order,
+    partition_hash,
+    text_hash,
+    topic_hash,
+)
+from aiokafkawire.wire.primitives import uuid_from_text
+from tests.wire.vectors import lines
+
+
+def test_orders_equal_java() -> None:
+    members = topics = 0
+    cases = lines("server-assignors")
+    for case in cases:
+        listed = [member["memberId"] for member in case["members"]]
+        members += hash_order(listed, text_hash) == listed
+        ids = [uuid_from_text(topic) for topic in case["topicHashOrder"]]
+        topics += hash_order(ids, topic_hash) == ids
+    assert members == len(cases) == 340
+    # The table of a set that had more topics before is larger.
+    assert topics == 328
+
+
+def test_hashes_equal_java() -> None:
+    assert text_hash("") == 0
+    assert text_hash("m1") == 3_428
+    assert text_hash("\U0001f600") == 1_772_899
+    assert hash_order([17, 16, 1, 0], partition_hash) == [16, 0, 17, 1]
