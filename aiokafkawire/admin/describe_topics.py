@@ -87,10 +87,11 @@ class TopicDescriber:
     async def _pages(self, names: Sequence[str]) -> dict[Topic, TopicDescription | KafkaError]:
         """Read all pages: a topic may begin on one page and go on on the next."""
         in_order = sorted(names)
+        places = {name: place for place, name in enumerate(in_order)}
         found: dict[str, DescribeTopicPartitionsResponseTopic] = {}
         cursor: Cursor | None = None
         while True:
-            start = 0 if cursor is None else in_order.index(cursor.topic_name)
+            start = 0 if cursor is None else places[cursor.topic_name]
             response = await self._requester.request(
                 DescribeTopicPartitionsRequest(
                     topics=[
@@ -101,7 +102,7 @@ class TopicDescriber:
                 )
             )
             for topic in response.topics:
-                if topic.name is None or topic.name not in in_order:
+                if topic.name is None or topic.name not in places:
                     continue
                 earlier = found.get(topic.name)
                 if earlier is not None and not earlier.error_code:
@@ -111,7 +112,7 @@ class TopicDescriber:
             following = response.next_cursor
             if following is None:
                 break
-            if following.topic_name not in in_order or (
+            if following.topic_name not in places or (
                 cursor is not None and _place(following) <= _place(cursor)
             ):
                 raise ProtocolError(

@@ -180,7 +180,8 @@ class LogDirOperations(Operations):
         responses = await self._requester(timeout_ms).request_nodes(
             {node_id: _move_request(by_path) for node_id, by_path in by_broker.items()}
         )
-        results = {replica: _moved(replica, responses[replica.broker_id]) for replica in wanted}
+        codes = {node_id: _codes(response) for node_id, response in responses.items()}
+        results = {replica: _moved(replica, codes[replica.broker_id]) for replica in wanted}
         return finish_items(results, "replicas", return_errors=return_errors)
 
 
@@ -251,25 +252,32 @@ def _move_request(by_path: Mapping[str, list[TopicPartition]]) -> AlterReplicaLo
     )
 
 
-def _moved(
-    replica: TopicPartitionReplica, response: AlterReplicaLogDirsResponse | KafkaError
-) -> KafkaError | None:
+Codes = dict[tuple[str, int], list[int]]
+"""Error codes of a response by topic and partition; more than one if it is wrong."""
+
+
+def _codes(response: AlterReplicaLogDirsResponse | KafkaError) -> Codes | KafkaError:
     if isinstance(response, KafkaError):
         return response
+    codes: Codes = {}
+    for topic in response.results:
+        for part in topic.partitions:
+            codes.setdefault((topic.topic_name, part.partition_index), []).append(part.error_code)
+    return codes
+
+
+def _moved(replica: TopicPartitionReplica, codes: Codes | KafkaError) -> KafkaError | None:
+    if isinstance(codes, KafkaError):
+        return codes
     context: dict[str, Any] = {
         "api": "AlterReplicaLogDirs",
         "broker": str(replica.broker_id),
         "topic": replica.topic,
         "partition": replica.partition,
     }
-    codes = [
-        part.error_code
-        for topic in response.results
-        for part in topic.partitions
-        if (topic.topic_name, part.partition_index) == replica[:2]
-    ]
-    if len(codes) != 1:
+    found = codes.get(replica[:2], [])
+    if len(found) != 1:
         return ProtocolError(
-            f"the AlterReplicaLogDirs response has {len(codes)} results for {replica}", **context
+            f"the AlterReplicaLogDirs response has {len(found)} results for {replica}", **context
         )
-    return response_error(codes[0], **context)
+    return response_error(found[0], **context)

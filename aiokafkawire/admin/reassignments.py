@@ -121,7 +121,11 @@ class ReassignmentOperations(Operations):
             KafkaError: The controller could not be reached.
         """
         requester = self._requester(timeout_ms)
-        wanted = None if partitions is None else [parse_topic_partition(tp) for tp in partitions]
+        wanted = (
+            None
+            if partitions is None
+            else dict.fromkeys(parse_topic_partition(tp) for tp in partitions)
+        )
         response = await requester.request(
             ListPartitionReassignmentsRequest(
                 timeout_ms=requester.timeout_ms,

@@ -80,6 +80,7 @@ FEATURES: Mapping[str, Feature] = {
     "stable offset": Feature("2.0", "the last stable offset is returned with read_committed only"),
     "Zstandard": Feature("2.1", "there is no Zstandard"),
     "committed epochs": Feature("2.1", "a commit bears no leader epoch"),
+    "errors of configs": Feature("2.0", "a topic that does not exist has the default configs"),
     "authorized operations": Feature("2.3", "brokers do not report what a principal may do"),
     "static members": Feature("2.3", "members have no names of their own"),
     "removing static members": Feature("2.4", "static members leave by session timeout alone"),

@@ -64,9 +64,8 @@ async def test_configs_of_a_topic(admin: Admin, topic: str):
     await wait_value(admin, topic, "retention.ms", "604800000", own=False)
 
 
-@needs("adding partitions")
+@needs("errors of configs")
 async def test_configs_of_a_topic_that_does_not_exist(admin: Admin, topic: str):
-    # Kafka 0.11 returns the defaults.
     resource, unknown = topic_resource(topic), topic_resource("no-such-topic")
     with pytest.raises(PartialFailure) as caught:
         await admin.describe_configs([resource, unknown])
