@@ -12,7 +12,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire import blocking
+from aiokafkawire import Admin, blocking
+from aiokafkawire.testing import KafkaBroker
 
 
 async def double(number: int) -> int:
@@ -28,6 +29,17 @@ def test_a_call_returns_the_result_or_raises():
     assert [blocking.call(double, number) for number in range(3)] == [0, 2, 4]
     with pytest.raises(LookupError, match="as it is"):
         blocking.call(fail)
+
+
+def test_an_admin_client_without_an_event_loop():
+    with KafkaBroker() as broker:
+        admin = Admin(bootstrap_servers=broker.bootstrap_servers)
+        blocking.call(admin.start)
+        try:
+            blocking.call(admin.create_topics, ["orders"])
+            assert list(blocking.call(admin.list_topics)) == ["orders"]
+        finally:
+            blocking.call(admin.stop)
 
 
 def test_all_calls_run_in_one_thread():
@@ -83,7 +95,8 @@ def test_an_exception_of_the_source_is_raised():
 
 PROGRAM = """
 import os, anyio
-from aiokafkawire import blocking
+from aiokafkawire import Admin, blocking
+from aiokafkawire.testing import KafkaBroker
 
 async def announce(what):
     print(what, os.getpid() == parent, flush=True)

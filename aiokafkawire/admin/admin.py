@@ -117,6 +117,26 @@ class Admin(
             fields=log_fields(client_id=self.config.client_id),
         )
 
+    async def start(self) -> None:
+        """Connect to the cluster; the same as entering `async with`.
+
+        With `connect_on_start=False` it returns at once and the client connects in the background;
+        calls wait for that. After a failure it may be called again. A stopped client cannot be
+        started again.
+
+        Raises:
+            NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
+            AuthenticationFailed: A broker rejected the credentials.
+        """
+        await super().start()
+
+    async def stop(self) -> None:
+        """Close all connections. Calls in progress raise `ClientClosed`.
+
+        May be called in any task of the event loop, and again without effect.
+        """
+        await super().stop()
+
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> _AdminSession:
         session = _AdminSession(self.config, runtime, supervisor)
         timeout_s = self.config.default_api_timeout_ms / 1_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire import Consumer, Producer
+from aiokafkawire import Admin, Consumer, Producer
 from aiokafkawire.errors import ClientClosed, NoBrokerAvailable
 from aiokafkawire.kafka07 import Client as Kafka07Client
 from aiokafkawire.runtime import NEVER, BaseClient, RealRuntime, Runtime, Session, Supervisor
@@ -55,6 +55,7 @@ async def test_start_and_stop_equal_async_with():
     [
         Producer(bootstrap_servers="localhost"),
         Consumer(bootstrap_servers="localhost"),
+        Admin(bootstrap_servers="localhost"),
         Kafka07Client("localhost"),
     ],
     ids=lambda client: type(client).__name__,
@@ -112,7 +113,7 @@ async def test_a_stopped_client_cannot_be_started_again():
     assert len(client.runtimes) == 1
 
 
-@pytest.mark.parametrize("client", [Producer, Consumer, Kafka07Client])
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin, Kafka07Client])
 @pytest.mark.parametrize("name", ["start", "stop"])
 def test_each_client_documents_start_and_stop(client: type[BaseClient[Any]], name: str) -> None:
     assert getattr(client, name).__doc__ != getattr(BaseClient, name).__doc__
@@ -128,9 +129,10 @@ async def test_log_lines_name_the_client(caplog: pytest.LogCaptureFixture):
         "default_api_timeout_ms": 100,
         "retry_backoff_ms": 1,
     }
-    clients: list[tuple[Consumer | Producer, str]] = [
+    clients: list[tuple[Admin | Consumer | Producer, str]] = [
         (Producer(client_id="writer", **options), "producer writer"),
         (Consumer(client_id="reader", **options), "consumer reader"),
+        (Admin(client_id="operator", **options), "admin operator"),
         (Consumer(group_id="billing", **options), "consumer aiokafkawire of group billing"),
     ]
     for real, who in clients:
