@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeVar
 
 import anyio
 import click
@@ -91,19 +91,27 @@ class AdminCommand(NamedTuple):
         """
         from aiokafkawire.admin import Admin  # noqa: PLC0415 - it imports every message
 
+        async def run_with_admin() -> Sequence[Exception]:
+            async with Admin(**self.options) as admin:
+                if watch_s is None:
+                    return await _attempt(work, admin)
+                await _repeat(work, admin, watch_s)
+
+        return self.run(run_with_admin, has_output=has_output)
+
+    def run(
+        self, function: Callable[[], Awaitable[Sequence[Exception]]], *, has_output: bool = True
+    ) -> int:
+        """Run a coroutine function, print one line per error, and return the exit code."""
         if has_output:
             require_stdout()
         failed: list[Exception] = []
 
-        async def run_with_admin(_: Interruption) -> None:
-            async with Admin(**self.options) as admin:
-                if watch_s is None:
-                    failed.extend(await _attempt(work, admin))
-                else:
-                    await _repeat(work, admin, watch_s)
+        async def run_to_end(_: Interruption) -> None:
+            failed.extend(await function())
 
         try:
-            run_command(run_with_admin, backend=self.backend)
+            run_command(run_to_end, backend=self.backend)
         except BrokenPipeError:
             # The reader of stdout has exited, as `head` does.
             return OK
@@ -126,7 +134,7 @@ async def _attempt(work: AdminWork, admin: Admin) -> Sequence[Exception]:
         return [*error.failed.values()]
 
 
-async def _repeat(work: AdminWork, admin: Admin, interval_s: float) -> None:
+async def _repeat(work: AdminWork, admin: Admin, interval_s: float) -> Never:
     """Run the work at an interval, and report what fails until it works again."""
     clears = sys.stdout.isatty()
     deadline = NEVER

@@ -71,20 +71,6 @@ ADVICE_BY_CODE: Mapping[int, str] = {
     ErrorCode.INVALID_GROUP_ID: "check the group's name",
 }
 
-MIN_RELEASE_BY_API: Mapping[str, str] = {
-    "DescribeGroups": "0.9.0",
-    "ListGroups": "0.9.0",
-    "CreateTopics": "0.10.1",
-    "DeleteTopics": "0.10.1",
-    "DescribeConfigs": "0.11.0",
-    "CreatePartitions": "1.0",
-    "DeleteGroups": "1.1",
-    "OffsetDelete": "2.4",
-    "DescribeTransactions": "3.0",
-    "ListTransactions": "3.0",
-}
-"""First Kafka release with each API that `topics`, `groups` and `txns` use."""
-
 PARTITION_ADVICE = "-p -1 chooses the partition by key"
 
 CODE_ONLY_HINT = ", and allow_auto_create_topics is off"
@@ -100,12 +86,11 @@ def explain(error: BaseException) -> str:
     text = one_line(str(error)).replace(CODE_ONLY_HINT, "") or type(error).__name__
     if isinstance(error, errors.UnknownTopic) and error.partition is not None:
         return f"{text}; {PARTITION_ADVICE}"
-    if isinstance(error, errors.UnsupportedVersion):
-        if error.api is None or ";" in text or "needs Kafka" in text:
-            # No broker is involved, or the text already has a remedy.
-            return text
-        if error.api in MIN_RELEASE_BY_API:
-            return f"{text}; this needs Kafka {MIN_RELEASE_BY_API[error.api]} or later"
+    if isinstance(error, errors.UnsupportedVersion) and (
+        error.api is None or ";" in text or "needs Kafka" in text
+    ):
+        # No broker is involved, or the text already has a remedy.
+        return text
     if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
         return f"{text}; {ADVICE_BY_CODE[error.code]}"
     # A deadline that a failed connection has used up is not too short.

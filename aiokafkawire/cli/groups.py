@@ -1,285 +1,250 @@
-"""`aiokafkawire groups`: list and describe groups, delete them, reset and delete offsets."""
+"""`aiokafkawire groups`: list, describe and delete groups, remove their members."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafkawire.cli import group_requests as requests
-from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind, parse_offset, require_one_topic
-from aiokafkawire.cli.client_session import (
+from aiokafkawire.cli.admin_command import (
     AdminCommand,
-    ClientSession,
+    Changing,
     admin_command,
+    changing,
     print_results,
-    require_topics,
+    rows_table,
+    split_errors,
+    watch_option,
 )
-from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
-from aiokafkawire.cli.consume_plan import format_partitions
+from aiokafkawire.cli.common_options import SuggestingGroup, json_option
 from aiokafkawire.cli.error_text import CommandFailed
-from aiokafkawire.cli.group_requests import GroupDescription
-from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.errors import InvalidOption
-from aiokafkawire.types import TopicPartition, no_partition_text
-from aiokafkawire.wire.messages.list_groups import ListedGroup
+from aiokafkawire.cli.group_reports import (
+    GroupReport,
+    describe_groups,
+    group_text,
+    group_to_dict,
+)
+from aiokafkawire.cli.tables import json_line, pluralize
+from aiokafkawire.errors import KafkaError, PartialFailure
+
+if TYPE_CHECKING:
+    from aiokafkawire.admin import Admin, GroupListing
 
 __all__ = ("groups",)
+
+TYPES = ("Classic", "Consumer", "Share", "Streams")
+STATES = (
+    "Assigning",
+    "CompletingRebalance",
+    "Dead",
+    "Empty",
+    "NotReady",
+    "PreparingRebalance",
+    "Reconciling",
+    "Stable",
+)
 
 Errors = Sequence[Exception]
 
 
-@click.group(cls=SuggestingGroup, short_help="List, describe, reset and delete groups.")
+@click.group(cls=SuggestingGroup, short_help="List, describe and delete groups.")
 def groups() -> None:
-    """List and describe groups with their lag; reset and delete their offsets."""
+    """List and describe groups with their lag, delete groups, and remove members.
+
+    `aiokafkawire offsets` shows, resets and deletes their offsets.
+    """
 
 
 @groups.command("list", short_help="Print the groups of the cluster.")
 @admin_command
 @json_option
-def list_command(admin: AdminCommand, *, as_json: bool) -> int:
+@watch_option
+@click.option(
+    "-l", "--long", "is_long", is_flag=True, help="Print type, state and protocol type too."
+)
+@click.option(
+    "--type",
+    "types",
+    type=click.Choice(TYPES, case_sensitive=False),
+    multiple=True,
+    help="Only groups of this type. May be repeated.",
+)
+@click.option(
+    "-s",
+    "--state",
+    "states",
+    type=click.Choice(STATES, case_sensitive=False),
+    multiple=True,
+    help="Only groups in this state. May be repeated.",
+)
+def list_command(
+    admin: AdminCommand,
+    *,
+    as_json: bool,
+    watch_s: float | None,
+    is_long: bool,
+    types: tuple[str, ...],
+    states: tuple[str, ...],
+) -> int:
     """Print the groups of the cluster, one per line."""
 
-    async def show(session: ClientSession) -> Errors:
-        listed, failed = await requests.list_groups(session)
-        if not listed and not failed and not as_json:
+    async def show(client: Admin) -> Errors:
+        listed, failed = await _list_groups(client, types, states)
+        rows = [listing_to_dict(group) for group in listed]
+        if as_json:
+            await print_results("".join(map(json_line, rows)))
+        elif is_long:
+            await print_results(rows_table(rows))
+        else:
+            await print_results("".join(f"{group.group_id}\n" for group in listed))
+        if not rows and not failed and not as_json:
             admin.note_empty("groups")
-        lines = [
-            json_line(listing_to_dict(group)) if as_json else f"{group.group_id}\n"
-            for group in listed
-        ]
-        await print_results("".join(lines))
         return failed
 
-    return admin.execute(show)
+    return admin.execute(show, watch_s=watch_s)
+
+
+async def _list_groups(
+    client: Admin, types: Sequence[str], states: Sequence[str]
+) -> tuple[list[GroupListing], list[KafkaError]]:
+    """Return the groups of the brokers that answered, and the errors of the others."""
+    try:
+        return await client.list_groups(types=types, states=states), []
+    except PartialFailure as error:
+        found: dict[Any, GroupListing] = dict(error.succeeded)
+        return sorted(found.values(), key=lambda each: each.group_id), [*error.failed.values()]
 
 
 @groups.command("describe", short_help="Print state, members, and lag per partition.")
 @admin_command
 @json_option
+@watch_option
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 def describe_command(
-    admin: AdminCommand,
-    *,
-    as_json: bool,
-    names: tuple[str, ...],
+    admin: AdminCommand, *, as_json: bool, watch_s: float | None, names: tuple[str, ...]
 ) -> int:
     """Print state, members and assignment of the GROUPs, and for each partition the committed
     offset, the log end offset and the lag."""
 
-    async def show(session: ClientSession) -> Errors:
-        descriptions = [
-            await requests.describe_group(session, name) for name in dict.fromkeys(names)
-        ]
+    async def show(client: Admin) -> Errors:
+        reports, errors = await describe_groups(client, names)
         if as_json:
-            await print_results(
-                "".join(json_line(group_to_dict(description)) for description in descriptions)
-            )
+            await print_results("".join(json_line(group_to_dict(each)) for each in reports))
         else:
-            await print_results("\n".join(map(group_text, descriptions)))
-        return ()
+            await print_results("\n".join(map(group_text, reports)))
+        return errors
 
-    return admin.execute(show, all_topics=True)
+    return admin.execute(show, watch_s=watch_s)
 
 
 @groups.command("delete", short_help="Delete groups and their offsets.")
 @admin_command
+@changing(confirms=True)
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
-def delete_command(
-    admin: AdminCommand,
-    *,
-    names: tuple[str, ...],
-) -> int:
+def delete_command(admin: AdminCommand, *, change: Changing, names: tuple[str, ...]) -> int:
     """Delete the GROUPs and their committed offsets. They must have no members."""
+    count = pluralize(len(names), "group")
+    change.confirm(f"Delete {count} with all committed offsets: {' '.join(names)}?")
 
-    async def change(session: ClientSession) -> Errors:
-        return await requests.delete_groups(session, names)
-
-    return admin.execute(change, has_output=False)
-
-
-@groups.command("reset-offsets", short_help="Set the committed offsets of a group.")
-@admin_command
-@json_option
-@click.option("-t", "--topic", help="Topic; the same as TOPIC.")
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=IntegerRange(min=0),
-    multiple=True,
-    help="Partition. May be repeated.  [default: all]",
-)
-@click.option(
-    "-o",
-    "--offset",
-    required=True,
-    metavar="OFFSET",
-    help="beginning, end, N, -N (N before the end), s@TIME (2026-11-24T10:00:00Z, or"
-    " milliseconds since 1970).",
-)
-@click.option("--dry-run", is_flag=True, help="Print the offsets without committing them.")
-@click.argument("group")
-@click.argument("topics", nargs=-1, metavar="[TOPIC]")
-def reset_command(
-    admin: AdminCommand,
-    *,
-    as_json: bool,
-    topic: str | None,
-    partitions: tuple[int, ...],
-    offset: str,
-    dry_run: bool,
-    group: str,
-    topics: tuple[str, ...],
-) -> int:
-    """Commit offsets of TOPIC for GROUP, which must have no members, and print them."""
-    target = parse_reset_offset(offset)
-    usage = "reset-offsets GROUP TOPIC"
-    name = require_one_topic(topic, topics, "reset the offsets of one topic at a time", usage)
-
-    async def change(session: ClientSession) -> Errors:
-        selected = select_partitions(session, name, partitions)
-        offsets = await requests.resolve_offsets(session, selected, target)
-        missing = [tp for tp in selected if tp not in offsets]
-        if missing:
-            raise CommandFailed(f"{format_partitions(missing)} have no leader: try again later")
-        if not dry_run:
-            errors = await requests.reset_offsets(session, group, offsets)
-            if errors:
-                return errors
-        rows = [(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
-        heads = ("topic", "partition", "offset")
-        if as_json:
-            await print_results(
-                "".join(json_line(dict(zip(heads, row, strict=True))) for row in rows)
+    async def delete(client: Admin) -> Errors:
+        if change.dry_run:
+            reports, found_errors = await describe_groups(client, names)
+            await change.show(
+                {
+                    "group": each.group_id,
+                    "state": each.state,
+                    "members": len(each.members),
+                    "committed_offsets": sum(row.committed is not None for row in each.offsets),
+                }
+                for each in reports
             )
-        else:
-            await print_results(format_table(heads, rows))
-        return ()
+            return [*found_errors, *(_has_members(each) for each in reports if each.members)]
+        # DeleteGroups is the same for groups of all types.
+        results = await client.delete_consumer_groups(names, return_errors=True)
+        deleted, errors = split_errors(results)
+        await change.show({"group": name} for name in deleted)
+        return errors
 
-    return admin.execute(change, all_topics=True)
+    return admin.execute(delete, has_output=change.has_output)
 
 
-@groups.command("delete-offsets", short_help="Delete the committed offsets of a group.")
+def _has_members(report: GroupReport) -> CommandFailed:
+    count = pluralize(len(report.members), "member")
+    return CommandFailed(f"group {report.group_id!r} has {count}: stop them first")
+
+
+@groups.command("remove-members", short_help="Remove members from a group.")
 @admin_command
+@click.option(
+    "--instance",
+    "instances",
+    multiple=True,
+    metavar="ID",
+    help="Static member by its group.instance.id. May be repeated.  [default: all members]",
+)
+@click.option("--reason", default="", help="Reason for the logs of the brokers.")
+@changing(confirms=True)
 @click.argument("group")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-def delete_offsets_command(
+def remove_members_command(
     admin: AdminCommand,
     *,
+    instances: tuple[str, ...],
+    reason: str,
+    change: Changing,
     group: str,
-    topics: tuple[str, ...],
 ) -> int:
-    """Delete the committed offsets of GROUP for the TOPICs. No member may be subscribed to them."""
+    """Remove members from GROUP, such as static members that do not come back.
 
-    async def change(session: ClientSession) -> Errors:
-        require_topics(session, topics)
-        selected = [
-            tp for name in dict.fromkeys(topics) for tp in select_partitions(session, name, ())
-        ]
-        return await requests.delete_offsets(session, group, selected)
+    A consumer that still runs joins again.
+    """
+    whom = " ".join(instances) if instances else "all members"
+    change.confirm(f"Remove {whom} from group {group}?")
 
-    return admin.execute(change, all_topics=True, has_output=False)
+    async def remove(client: Admin) -> Errors:
+        if change.dry_run:
+            (report,), errors = await _describe_one(client, group)
+            members = [
+                {
+                    "member": each.group_instance_id or each.member_id,
+                    "client_id": each.client_id,
+                    "host": each.host,
+                }
+                for each in report.members
+                if not instances or each.group_instance_id in instances
+            ]
+            await change.show(members)
+            missing = {*instances} - {each["member"] for each in members}
+            return [*errors, *(_no_member(group, each) for each in sorted(missing))]
+        results = await client.remove_members_from_consumer_group(
+            group, instances or None, reason=reason, return_errors=True
+        )
+        removed, failed = split_errors(results)
+        await change.show({"member": each} for each in removed)
+        return failed
 
-
-def select_partitions(
-    session: ClientSession, topic: str, partitions: Sequence[int]
-) -> list[TopicPartition]:
-    """Return some or all partitions of a topic. Raises `CommandFailed` for a missing partition."""
-    require_topics(session, [topic])
-    known = session.cluster.metadata.topics[topic].partitions
-    for number in partitions:
-        if number not in known:
-            raise CommandFailed(no_partition_text(topic, number, known))
-    return [TopicPartition(topic, number) for number in sorted({*partitions} or known)]
-
-
-def parse_reset_offset(text: str) -> OffsetArgument:
-    """Parse the value of `-o`. Raises `InvalidOption`."""
-    target = parse_offset(text)
-    if target.kind in {OffsetKind.STORED, OffsetKind.UNTIL_TIME}:
-        raise InvalidOption(f"-o {text!r} is no start offset: give beginning, end, N, -N or s@TIME")
-    return target
-
-
-# --- output ----------------------------------------------------------------------------------
+    return admin.execute(remove, has_output=change.has_output)
 
 
-def listing_to_dict(group: ListedGroup) -> dict[str, Any]:
+async def _describe_one(client: Admin, group: str) -> tuple[list[GroupReport], Errors]:
+    reports, errors = await describe_groups(client, [group])
+    if not reports:
+        raise errors[0]
+    return reports, errors
+
+
+def _no_member(group: str, instance: str) -> CommandFailed:
+    return CommandFailed(
+        f"group {group!r} has no static member {instance!r};"
+        f" `aiokafkawire groups describe {group}` lists the members"
+    )
+
+
+def listing_to_dict(group: GroupListing) -> dict[str, Any]:
     """Return a group as in `groups list --json`; fields that old brokers do not report are None."""
     return {
         "group": group.group_id,
-        "state": group.group_state or None,
-        "protocol_type": group.protocol_type,
-        "type": group.group_type or None,
+        "state": None if group.group_state is None else str(group.group_state),
+        "protocol_type": group.protocol,
+        "type": None if group.type is None else str(group.type),
     }
-
-
-def group_to_dict(group: GroupDescription) -> dict[str, Any]:
-    """Return a group as in `groups describe --json`."""
-    return {
-        "group": group.group_id,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "protocol": group.protocol,
-        "coordinator": group.coordinator,
-        "lag": group.lag,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "client_id": member.client_id,
-                "host": member.host,
-                "partitions": [tp._asdict() for tp in member.partitions],
-            }
-            for member in group.members
-        ],
-        "offsets": [
-            {
-                **each.partition._asdict(),
-                "committed": each.committed,
-                "end": each.end,
-                "lag": each.lag,
-                "member_id": each.member_id,
-            }
-            for each in group.offsets
-        ],
-    }
-
-
-def group_text(group: GroupDescription) -> str:
-    """Return a group as `groups describe` prints it."""
-    protocol = f", {group.protocol}" if group.protocol else ""
-    count = pluralize(len(group.members), "member")
-    head = f"{group.group_id}: {group.state}{protocol}, coordinator {group.coordinator}, {count}"
-    text = f"{head}, lag {group.lag}\n"
-    if group.offsets:
-        names: dict[str | None, int] = {
-            member.member_id: number for number, member in enumerate(group.members, 1)
-        }
-        text += format_table(
-            ("topic", "partition", "committed", "end", "lag", "member"),
-            [
-                (*each.partition, each.committed, each.end, each.lag, names.get(each.member_id))
-                for each in group.offsets
-            ],
-            "  ",
-        )
-    if group.members:
-        text += "\n" + format_table(
-            ("member", "id", "instance", "client", "host", "partitions"),
-            [
-                (
-                    number,
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.host,
-                    format_partitions(member.partitions),
-                )
-                for number, member in enumerate(group.members, 1)
-            ],
-            "  ",
-        )
-    return text

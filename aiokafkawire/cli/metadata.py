@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from aiokafkawire.cli import kcat
+from aiokafkawire.cli.admin_command import AdminCommand, admin_command, print_results
 from aiokafkawire.cli.arguments import require_one_topic
-from aiokafkawire.cli.client_session import (
-    AdminCommand,
-    ClientSession,
-    admin_command,
-    print_results,
-    require_topics,
-)
+from aiokafkawire.cli.client_session import ClientSession, open_session, require_topics
 from aiokafkawire.cli.common_options import json_option, kcat_json_option
 from aiokafkawire.cli.tables import json_line
 from aiokafkawire.cli.topics import topic_to_dict
 from aiokafkawire.cluster import MetadataSnapshot, TopicMetadata
-from aiokafkawire.errors import InvalidOption, KafkaError
+from aiokafkawire.errors import InvalidOption
 
 __all__ = ("metadata",)
 
@@ -48,23 +44,26 @@ def metadata(
     if topic is not None or topics:
         query = require_one_topic(topic, topics, "give one topic, or none for all", "")
 
-    async def show(session: ClientSession) -> list[KafkaError]:
-        if query != ALL:
-            require_topics(session, [query])
-        known = session.cluster.metadata
-        names = sorted(known.topics) if query == ALL else [query]
-        shown = [known.topics[name] for name in names]
-        source = session.cluster.metadata_source
-        if as_json:
-            text = json_line(cluster_to_dict(known, shown))
-        elif as_kcat:
-            text = json_line(kcat.metadata_to_dict(known, source, shown, query))
-        else:
-            text = kcat.metadata_text(known, source, shown, query)
-        await print_results(text)
-        return []
+    async def show() -> Sequence[Exception]:
+        async with open_session(admin.options) as session:
+            await print_results(_text(session, query, as_json=as_json, as_kcat=as_kcat))
+        return ()
 
-    return admin.execute(show, all_topics=True)
+    return admin.run(show)
+
+
+def _text(session: ClientSession, query: str, *, as_json: bool, as_kcat: bool) -> str:
+    if query != ALL:
+        require_topics(session, [query])
+    known = session.cluster.metadata
+    names = sorted(known.topics) if query == ALL else [query]
+    shown = [known.topics[name] for name in names]
+    source = session.cluster.metadata_source
+    if as_json:
+        return json_line(cluster_to_dict(known, shown))
+    if as_kcat:
+        return json_line(kcat.metadata_to_dict(known, source, shown, query))
+    return kcat.metadata_text(known, source, shown, query)
 
 
 def cluster_to_dict(known: MetadataSnapshot, topics: list[TopicMetadata]) -> dict[str, Any]:

@@ -1,57 +1,38 @@
-"""`aiokafkawire topics`: list, describe, create and delete topics, add partitions."""
+"""`aiokafkawire topics`: list, describe, create, ensure and delete topics, add partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import click
 
-from aiokafkawire.cli.client_session import (
+from aiokafkawire.cli.admin_command import (
     AdminCommand,
-    ClientSession,
+    Changing,
     admin_command,
+    changing,
     print_results,
-    require_topics,
-    response_error,
+    split_errors,
+    watch_option,
 )
 from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
+from aiokafkawire.cli.configs import set_entries
+from aiokafkawire.cli.partition_arguments import describe_existing
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.cluster import ToAnyNode, ToController, TopicMetadata
-from aiokafkawire.connection import VersionedRequest
-from aiokafkawire.errors import InvalidOption, KafkaError
-from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
-from aiokafkawire.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from aiokafkawire.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
-from aiokafkawire.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
+from aiokafkawire.cluster import TopicMetadata
+from aiokafkawire.errors import BrokerError, InvalidOption, KafkaError
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.primitives import uuid_to_text
 
-__all__ = ("topics",)
+if TYPE_CHECKING:
+    from aiokafkawire.admin import Admin, NewTopic, TopicDescription
 
-BROKER_DEFAULT = -1
-FIRST_WITH_DEFAULTS = 4
-"""First version of CreateTopics with broker defaults for partitions and replicas (KIP-464)."""
+__all__ = ("parse_config", "topic_text", "topic_to_dict", "topics")
 
-TOPIC_RESOURCE = 2
-"""Resource type of a topic in DescribeConfigs."""
-
-DYNAMIC_TOPIC_CONFIG = 1
-"""Config source of a config that is set on the topic."""
-
-LAST_WITH_TOPIC_NAMES = 5
-"""DeleteTopics v6+ names topics in a different field."""
+F = TypeVar("F", bound=Callable[..., Any])
+Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="List, describe, create, change and delete topics.")
@@ -62,34 +43,32 @@ def topics() -> None:
 @topics.command("list", short_help="Print the names of all topics.")
 @admin_command
 @json_option
+@watch_option
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 def list_command(
-    admin: AdminCommand,
-    *,
-    as_json: bool,
-    internal: bool,
+    admin: AdminCommand, *, as_json: bool, watch_s: float | None, internal: bool
 ) -> int:
     """Print the names of all topics, one per line."""
 
-    async def show(session: ClientSession) -> list[KafkaError]:
-        known = session.cluster.metadata.topics
-        shown = [known[name] for name in sorted(known)]
-        lines = [
-            json_line(topic_summary(topic)) if as_json else f"{topic.name}\n"
-            for topic in shown
-            if internal or not topic.is_internal
-        ]
-        if not lines and not as_json:
+    async def show(client: Admin) -> Errors:
+        names = list(await client.list_topics(include_internal=internal))
+        if not names and not as_json:
             admin.note_empty("topics")
-        await print_results("".join(lines))
-        return []
+        if not as_json:
+            await print_results("".join(f"{name}\n" for name in names))
+            return ()
+        results: dict[Any, Any] = await client.describe_topics(names, return_errors=True)
+        found, errors = split_errors(results)
+        await print_results("".join(json_line(topic_summary(topic)) for topic in found.values()))
+        return errors
 
-    return admin.execute(show, all_topics=True)
+    return admin.execute(show, watch_s=watch_s)
 
 
 @topics.command("describe", short_help="Print partitions, leaders and replicas.")
 @admin_command
 @json_option
+@watch_option
 @click.option(
     "-c",
     "--topic-configs",
@@ -102,48 +81,68 @@ def describe_command(
     admin: AdminCommand,
     *,
     as_json: bool,
+    watch_s: float | None,
     configs: bool,
     names: tuple[str, ...],
 ) -> int:
     """Print leader, replicas and in-sync replicas of each partition of the TOPICs."""
 
-    async def show(session: ClientSession) -> list[KafkaError]:
-        require_topics(session, names)
-        known = session.cluster.metadata.topics
-        result: list[str] = []
-        for name in dict.fromkeys(names):
-            config_values = await topic_configs(session, name) if configs else None
-            shown = topic_to_dict(known[name], config_values)
-            result.append(json_line(shown) if as_json else topic_text(shown))
-        await print_results(("" if as_json else "\n").join(result))
-        return []
+    async def show(client: Admin) -> Errors:
+        described = await describe_existing(client, names)
+        config_values = await topic_configs(client, described) if configs else {}
+        shown = [topic_to_dict(topic, config_values.get(name)) for name, topic in described.items()]
+        if as_json:
+            await print_results("".join(map(json_line, shown)))
+        else:
+            await print_results("\n".join(map(topic_text, shown)))
+        return ()
 
-    return admin.execute(show, all_topics=True)
+    return admin.execute(show, watch_s=watch_s)
+
+
+def _new_topic_options(function: F) -> F:
+    """Add the options of a new topic."""
+    decorated: Any = function
+    for option in (
+        click.option(
+            "-c",
+            "--topic-config",
+            "configs",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Config, such as cleanup.policy=compact. May be repeated.",
+        ),
+        click.option(
+            "-r",
+            "--replicas",
+            type=IntegerRange(min=1, max=32_767),
+            help="Replicas of each partition.  [default: set by the brokers]",
+        ),
+        click.option(
+            "-p",
+            "--partitions",
+            type=IntegerRange(min=1),
+            help="Partitions of each topic.  [default: set by the brokers]",
+        ),
+    ):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
+
+
+def _new_topics(
+    names: Iterable[str], partitions: int | None, replicas: int | None, configs: Mapping[str, str]
+) -> list[NewTopic]:
+    from aiokafkawire.admin import NewTopic  # noqa: PLC0415 - it imports every message
+
+    return [NewTopic(name, partitions, replicas, configs=configs) for name in names]
 
 
 @topics.command("create", short_help="Create topics.")
 @admin_command
-@click.option(
-    "-p",
-    "--partitions",
-    type=IntegerRange(min=1),
-    help="Partitions of each topic.  [default: set by the brokers]",
-)
-@click.option(
-    "-r",
-    "--replicas",
-    type=IntegerRange(min=1, max=32_767),
-    help="Replicas of each partition.  [default: set by the brokers]",
-)
-@click.option(
-    "-c",
-    "--topic-config",
-    "configs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Config, such as cleanup.policy=compact. May be repeated.",
-)
+@_new_topic_options
 @click.option("--if-missing", is_flag=True, help="Ignore topics that already exist.")
+@changing(confirms=False)
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def create_command(
     admin: AdminCommand,
@@ -152,145 +151,131 @@ def create_command(
     replicas: int | None,
     configs: tuple[str, ...],
     if_missing: bool,
+    change: Changing,
     names: tuple[str, ...],
 ) -> int:
     """Create the TOPICs."""
-    config_values = [parse_config(setting) for setting in configs]
+    config_values = dict(map(parse_config, configs))
 
-    async def change(session: ClientSession) -> list[KafkaError]:
-        errors = await create_topics(session, names, partitions, replicas, config_values)
-        ignored = ErrorCode.TOPIC_ALREADY_EXISTS if if_missing else None
-        return [error for error in errors if getattr(error, "code", None) != ignored]
+    async def create(client: Admin) -> Errors:
+        wanted = _new_topics(names, partitions, replicas, config_values)
+        created, errors = split_errors(
+            await client.create_topics(wanted, validate_only=change.dry_run, return_errors=True)
+        )
+        await change.show(
+            {
+                "topic": name,
+                "partition_count": topic.num_partitions,
+                "replication_factor": topic.replication_factor,
+            }
+            for name, topic in created.items()
+        )
+        return [error for error in errors if not (if_missing and _exists(error))]
 
-    return admin.execute(change, has_output=False)
+    return admin.execute(create, has_output=change.has_output)
+
+
+@topics.command("ensure", short_help="Create topics, or bring existing ones up to date.")
+@admin_command
+@_new_topic_options
+@changing(confirms=False)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+def ensure_command(
+    admin: AdminCommand,
+    *,
+    partitions: int | None,
+    replicas: int | None,
+    configs: tuple[str, ...],
+    change: Changing,
+    names: tuple[str, ...],
+) -> int:
+    """Create the TOPICs that do not exist; give those that do more partitions and other configs.
+
+    Other configs, replicas and partitions beyond -p stay. Returns when all brokers know the topics,
+    so you can run it before a service starts, as often as you like.
+    """
+    config_values = dict(map(parse_config, configs))
+
+    async def ensure(client: Admin) -> Errors:
+        wanted = _new_topics(names, partitions, replicas, config_values)
+        ensured, errors = split_errors(
+            await client.ensure_topics(wanted, validate_only=change.dry_run, return_errors=True)
+        )
+        await change.show(
+            {
+                "topic": name,
+                "created": topic.is_created,
+                "added_partitions": topic.added_partitions,
+                "altered_configs": [
+                    f"{config}={value}" for config, value in topic.altered_configs.items()
+                ],
+            }
+            for name, topic in ensured.items()
+        )
+        return errors
+
+    return admin.execute(ensure, has_output=change.has_output)
+
+
+def _exists(error: KafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @topics.command("delete", short_help="Delete topics and their records.")
 @admin_command
+@changing(confirms=True)
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-def delete_command(
-    admin: AdminCommand,
-    *,
-    names: tuple[str, ...],
-) -> int:
+def delete_command(admin: AdminCommand, *, change: Changing, names: tuple[str, ...]) -> int:
     """Delete the TOPICs with all their records. This cannot be undone."""
+    change.confirm(f"Delete {pluralize(len(names), 'topic')} with all records: {' '.join(names)}?")
 
-    async def change(session: ClientSession) -> list[KafkaError]:
-        return await delete_topics(session, names)
+    async def delete(client: Admin) -> Errors:
+        if change.dry_run:
+            described = await describe_existing(client, names)
+            summaries = [topic_summary(topic) for topic in described.values()]
+            await change.show(
+                {key: each[key] for key in ("topic", "partition_count", "replication_factor")}
+                for each in summaries
+            )
+            return ()
+        results = await client.delete_topics(names, return_errors=True)
+        deleted, errors = split_errors(results)
+        await change.show({"topic": name} for name in deleted)
+        return errors
 
-    return admin.execute(change, has_output=False)
+    return admin.execute(delete, has_output=change.has_output)
 
 
 @topics.command("add-partitions", short_help="Add partitions to a topic.")
 @admin_command
+@changing(confirms=False)
 @click.argument("name", metavar="TOPIC")
 @click.argument("total", type=IntegerRange(min=1))
-def add_partitions_command(
-    admin: AdminCommand,
-    *,
-    name: str,
-    total: int,
-) -> int:
+def add_partitions_command(admin: AdminCommand, *, change: Changing, name: str, total: int) -> int:
     """Increase the number of partitions of TOPIC to TOTAL.
 
-    Existing records stay in their partitions. New records of a key may go to another partition.
+    Records stay where they are, so a key may map to another partition afterwards.
     """
 
-    async def change(session: ClientSession) -> list[KafkaError]:
-        return await add_partitions(session, name, total)
+    async def add(client: Admin) -> Errors:
+        await client.create_partitions({name: total}, validate_only=change.dry_run)
+        await change.show([{"topic": name, "partition_count": total}])
+        return ()
 
-    return admin.execute(change, has_output=False)
-
-
-# --- requests ---------------------------------------------------------------------------------
-
-
-async def create_topics(
-    session: ClientSession,
-    names: Iterable[str],
-    partitions: int | None = None,
-    replicas: int | None = None,
-    configs: Iterable[tuple[str, str]] = (),
-) -> list[KafkaError]:
-    """Create topics; return the error of each topic that was not created."""
-
-    def build(version: int) -> CreateTopicsRequest:
-        default = BROKER_DEFAULT if version >= FIRST_WITH_DEFAULTS else 1
-        new_topics = [
-            CreatableTopic(
-                name=name,
-                num_partitions=partitions or default,
-                replication_factor=replicas or default,
-                assignments=[],
-                configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs],
-            )
-            for name in dict.fromkeys(names)
-        ]
-        return CreateTopicsRequest(topics=new_topics, timeout_ms=session.timeout_ms)
-
-    request: VersionedRequest[CreateTopicsResponse] = VersionedRequest(ApiKey.CREATE_TOPICS, build)
-    response = await session.request(request, ToController())
-    errors = [
-        response_error(
-            result.error_code, result.error_message, api="CreateTopics", topic=result.name
-        )
-        for result in response.topics
-    ]
-    return [error for error in errors if error is not None]
+    return admin.execute(add, has_output=change.has_output)
 
 
-async def delete_topics(session: ClientSession, names: Iterable[str]) -> list[KafkaError]:
-    """Delete topics; return the error of each topic that was not deleted."""
-    request = DeleteTopicsRequest(
-        topic_names=list(dict.fromkeys(names)), timeout_ms=session.timeout_ms
+async def topic_configs(client: Admin, names: Iterable[str]) -> dict[str, dict[str, str | None]]:
+    """Return the configs set on topics, without broker configs and defaults; a secret is None."""
+    from aiokafkawire.admin import (  # noqa: PLC0415 - it imports every message
+        ConfigResource,
+        ConfigResourceType,
     )
-    response = await session.request(request, ToController(), max_version=LAST_WITH_TOPIC_NAMES)
-    errors = [
-        response_error(
-            result.error_code, result.error_message, api="DeleteTopics", topic=result.name
-        )
-        for result in response.responses
-    ]
-    return [error for error in errors if error is not None]
 
-
-async def add_partitions(session: ClientSession, name: str, total: int) -> list[KafkaError]:
-    """Increase the number of partitions; return the errors."""
-    topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
-    request = CreatePartitionsRequest(
-        topics=[topic], timeout_ms=session.timeout_ms, validate_only=False
-    )
-    response = await session.request(request, ToController())
-    errors = [
-        response_error(
-            result.error_code, result.error_message, api="CreatePartitions", topic=result.name
-        )
-        for result in response.results
-    ]
-    return [error for error in errors if error is not None]
-
-
-async def topic_configs(session: ClientSession, name: str) -> dict[str, str | None]:
-    """Return the configs set on a topic, without broker configs and defaults; a secret is None.
-
-    Raises `BrokerError`.
-    """
-    resource = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
-    )
-    response = await session.request(DescribeConfigsRequest(resources=[resource]), ToAnyNode())
-    (result,) = response.results
-    error = response_error(
-        result.error_code, result.error_message, api="DescribeConfigs", topic=name
-    )
-    if error is not None:
-        raise error
-    # DescribeConfigs v0 has no config source but an is_default flag.
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     return {
-        config.name: config.value
-        for config in result.configs
-        if config.config_source == DYNAMIC_TOPIC_CONFIG
-        or (config.config_source < 0 and not config.is_default)
+        resource.name: {name: entry.value for name, entry in set_entries(resource, entries).items()}
+        for resource, entries in (await client.describe_configs(resources)).items()
     }
 
 
@@ -305,11 +290,12 @@ def parse_config(setting: str) -> tuple[str, str]:
 # --- output ----------------------------------------------------------------------------------
 
 
-def topic_summary(topic: TopicMetadata) -> dict[str, Any]:
+def topic_summary(topic: TopicMetadata | TopicDescription) -> dict[str, Any]:
     """Return a topic as in `topics list --json`."""
+    topic_id: UUID | None = topic.topic_id
     return {
         "topic": topic.name,
-        "topic_id": None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
+        "topic_id": None if topic_id in {None, ZERO_UUID} else uuid_to_text(topic_id),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
         "replication_factor": max(
@@ -319,7 +305,7 @@ def topic_summary(topic: TopicMetadata) -> dict[str, Any]:
 
 
 def topic_to_dict(
-    topic: TopicMetadata, config_values: dict[str, str | None] | None = None
+    topic: TopicMetadata | TopicDescription, config_values: dict[str, str | None] | None = None
 ) -> dict[str, Any]:
     """Return a topic as in `topics describe --json`."""
     result = {
@@ -327,8 +313,8 @@ def topic_to_dict(
         "partitions": [
             {
                 "partition": each.partition,
-                "leader": None if each.leader_id < 0 else each.leader_id,
-                "leader_epoch": None if each.leader_epoch < 0 else each.leader_epoch,
+                "leader": _known(each.leader_id),
+                "leader_epoch": _known(each.leader_epoch),
                 "replicas": list(each.replicas),
                 "in_sync": list(each.isr),
                 "offline": list(each.offline_replicas),
@@ -337,6 +323,10 @@ def topic_to_dict(
         ],
     }
     return result if config_values is None else {**result, "configs": config_values}
+
+
+def _known(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number
 
 
 def topic_text(result: dict[str, Any]) -> str:

@@ -60,22 +60,22 @@ def test_a_topic_from_beginning_to_end(
         {"cleanup.policy": "compact"},
     )
     assert all(each["in_sync"] == [each["leader"]] for each in described["partitions"])
-    command("topics", "delete", name)
-    assert "topics list" in refused("topics", "delete", name)
+    command("topics", "delete", name, "-y")
+    assert "topics list" in refused("topics", "delete", name, "-y")
     assert name not in {listed["topic"] for listed in command("topics", "list", "--json")}
 
 
 def test_the_offsets_of_a_group(command: Command, refused: Callable[..., str], name: str) -> None:
     command("topics", "create", name, "-p", "2")
-    assert "does not exist" in refused("groups", "describe", name)
-    reset = command("groups", "reset-offsets", name, "-t", name, "-o", "beginning", "--json")
+    assert "GROUP_ID_NOT_FOUND" in refused("groups", "describe", name)
+    reset = command("offsets", "reset", name, name, "-o", "beginning", "--json", "-y")
     assert [(row["partition"], row["offset"]) for row in reset] == [(0, 0), (1, 0)]
     (described,) = command("groups", "describe", name, "--json")
     assert (described["state"], described["lag"], described["members"]) == ("Empty", 0, [])
     assert [row["committed"] for row in described["offsets"]] == [0, 0]
-    command("groups", "delete-offsets", name, name)
+    command("offsets", "delete", name, name, "-y")
     assert command("groups", "describe", name, "--json")[0]["offsets"] == []
     assert name in {listed["group"] for listed in command("groups", "list", "--json")}
-    command("groups", "delete", name)
-    assert "GROUP_ID_NOT_FOUND" in refused("groups", "delete", name)
-    command("topics", "delete", name)
+    command("groups", "delete", name, "-y")
+    assert "GROUP_ID_NOT_FOUND" in refused("groups", "delete", name, "-y")
+    command("topics", "delete", name, "-y")

@@ -9,7 +9,7 @@ from aiokafkawire.cli.topics import parse_config, topic_text
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
-from .shell import SECOND, aiokafkawire, end, interrupt, running
+from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def test_topics_are_made_listed_and_deleted(cli: Cli, servers: str):
         "made-a",
         "made-b",
     ]
-    assert cli("topics", "delete", "-b", servers, "made-a", "made-b") == (0, b"", "")
+    assert cli("topics", "delete", "-y", "-b", servers, "made-a", "made-b") == (0, b"", "")
     assert b"made" not in cli("topics", "list", "-b", servers)[1]
 
 
@@ -92,10 +92,10 @@ def test_what_was_refused_takes_a_line_each_and_the_rest_is_done(cli: Cli, serve
     assert cli("topics", "create", "-b", servers, "once")[0] == 0
     code, out, err = cli("topics", "create", "-b", servers, "once", "twice")
     assert (code, out, err.count("\n")) == (1, b"", 1)
-    assert "topic 'once'" in err
+    assert "Topic 'once' already exists" in err
     assert "--if-missing" in err
     assert cli("topics", "create", "-b", servers, "once", "twice", "--if-missing") == (0, b"", "")
-    code, _, err = cli("topics", "delete", "-b", servers, "once", "nope", "twice")
+    code, _, err = cli("topics", "delete", "-y", "-b", servers, "once", "nope", "twice")
     assert (code, err.count("\n")) == (1, 1)
     assert "topic nope" in err
     listed = cli("topics", "list", "-b", servers)[1].split()
@@ -150,3 +150,56 @@ def test_ctrl_c_ends_it_also_when_a_broker_hangs():
         with running("topics", "list", "-b", servers) as process, silent.accept()[0]:
             assert interrupt(process) < SECOND
             assert (process.returncode, end(process)[1]) == (130, b"")
+
+
+def test_a_dry_run_changes_nothing(cli: Cli, servers: str):
+    code, out, _ = cli("topics", "create", "-b", servers, "tried", "-p", "4", "--dry-run", "--json")
+    assert (code, json.loads(out)["partition_count"]) == (0, 4)
+    assert b"tried" not in cli("topics", "list", "-b", servers)[1].split()
+    assert cli("topics", "create", "-b", servers, "tried", "-p", "1")[0] == 0
+    for words in (("add-partitions", "tried", "4"), ("delete", "tried")):
+        code, out, err = cli("topics", words[0], "-b", servers, *words[1:], "--dry-run")
+        assert (code, err) == (0, "")
+        assert out.splitlines()[0].startswith(b"topic")
+    described = json.loads(cli("topics", "describe", "-b", servers, "tried", "--json")[1])
+    assert described["partition_count"] == 1
+
+
+def test_deletion_needs_a_yes(cli: Cli, servers: str):
+    assert cli("topics", "create", "-b", servers, "stays")[0] == 0
+    code, out, err = cli("topics", "delete", "-b", servers, "stays")
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert "Delete 1 topic with all records: stays? Give --yes" in err
+    assert b"stays" in cli("topics", "list", "-b", servers)[1].split()
+
+
+def test_topics_are_ensured(cli: Cli, servers: str):
+    ensure = ("topics", "ensure", "-b", servers, "ensured", "-c", "retention.ms=5000", "--json")
+    keys = ("created", "added_partitions", "altered_configs")
+    for options, expected in (
+        (("-p", "1"), [True, 0, []]),
+        (("-p", "1"), [False, 0, []]),
+        (("-p", "3", "-c", "retention.ms=6000"), [False, 2, ["retention.ms=6000"]]),
+    ):
+        code, out, err = cli(*ensure, *options)
+        assert (code, err) == (0, "")
+        assert [json.loads(out)[key] for key in keys] == expected
+
+
+def test_a_list_is_printed_again_until_ctrl_c(cli: Cli, servers: str):
+    assert cli("topics", "create", "-b", servers, "watched")[0] == 0
+    with running("topics", "list", "-b", servers, "--watch", "0.1") as process:
+        assert process.stdout is not None
+        seen = 0
+        while seen < 2:
+            seen += process.stdout.readline() == b"watched\n"
+        interrupt(process)
+        assert process.returncode == 130
+
+
+def test_what_old_brokers_lack_is_reported_at_once(cli: Cli):
+    with serving("--as-of", "0.8.2") as (servers, _):
+        # They do not report a controller, and the request would wait for one.
+        code, _, err = cli("topics", "create", "-b", servers, "orders")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "CreateTopics needs Kafka 0.10.1 or later" in err

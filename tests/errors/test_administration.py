@@ -1,4 +1,4 @@
-"""Reaction of the group commands to each error."""
+"""Reaction of the admin client's operations on groups to each error."""
 
 from __future__ import annotations
 
@@ -8,50 +8,56 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from aiokafkawire import Admin
 from aiokafkawire.broker import ApiKey
-from aiokafkawire.cli import group_requests as requests
-from aiokafkawire.cli.client_session import ClientSession, admin_options, open_session
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import KafkaError, PartialFailure
 
 from .observer import WITHIN_S, Observer
 from .table import Reaction, Row, rows_of
 
 
 @asynccontextmanager
-async def administrator(observer: Observer) -> AsyncIterator[ClientSession]:
-    """Admin session with a group that has committed offset 1."""
-    options = admin_options(observer.broker.bootstrap_servers, ())
-    for name in ("client_id", "retry_backoff_ms", "retry_backoff_max_ms"):
-        options[name] = observer.options[name]
-    async with open_session(options, all_topics=True) as session:
-        assert not await requests.reset_offsets(session, observer.group_id, {observer.partition: 1})
-        yield session
+async def administrator(observer: Observer) -> AsyncIterator[Admin]:
+    """Admin client with a group that has committed offset 1."""
+    names = ("client_id", "retry_backoff_ms", "retry_backoff_max_ms")
+    options = {name: observer.options[name] for name in names}
+    async with Admin(bootstrap_servers=observer.broker.bootstrap_servers, **options) as admin:
+        await admin.alter_consumer_group_offsets(observer.group_id, {observer.partition: 1})
+        yield admin
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.DESCRIBE_GROUPS), ids=lambda row: row.name)
 async def test_describe_groups(observer: Observer, row: Row) -> None:
-    async with administrator(observer) as session:
+    async with administrator(observer) as admin:
         observer.fault(row)
         with anyio.fail_after(WITHIN_S):
             if row.reaction is Reaction.RAISE:
-                with pytest.raises(KafkaError) as caught:
-                    await requests.describe_group(session, observer.group_id)
-                observer.check_error(caught.value, row, "broker")
-                assert observer.group_id in str(caught.value)
+                with pytest.raises(PartialFailure) as caught:
+                    await admin.describe_classic_groups([observer.group_id])
+                error = caught.value.failed[observer.group_id]
+                observer.check_error(error, row, "broker")
+                assert observer.group_id in str(error)
                 assert not observer.after(row.api)
             else:
-                group = await requests.describe_group(session, observer.group_id)
-                assert (group.group_id, group.offsets[0].committed) == (observer.group_id, 1)
+                described = await admin.describe_classic_groups([observer.group_id])
+                assert list(described) == [observer.group_id]
                 await observer.check_reaction(row)
+
+
+async def list_groups(admin: Admin) -> tuple[list[str], list[KafkaError]]:
+    """Names of the groups, and the errors of brokers that failed."""
+    try:
+        return [group.group_id for group in await admin.list_groups()], []
+    except PartialFailure as error:
+        return [*error.succeeded], [*error.failed.values()]
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.LIST_GROUPS), ids=lambda row: row.name)
 async def test_list_groups(observer: Observer, row: Row) -> None:
-    async with administrator(observer) as session:
+    async with administrator(observer) as admin:
         observer.fault(row)
         with anyio.fail_after(WITHIN_S):
-            groups, errors = await requests.list_groups(session)
-        named = [group.group_id for group in groups]
+            named, errors = await list_groups(admin)
         if row.reaction is Reaction.RAISE:
             (error,) = errors
             observer.check_error(error, row, "broker")

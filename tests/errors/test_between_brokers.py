@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import ApiKey, Broker
-from aiokafkawire.cli.client_session import admin_options, open_session
+from aiokafkawire.cli.admin_command import admin_options
+from aiokafkawire.cli.client_session import open_session
 from aiokafkawire.cluster import ToNode, error_codes
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import APIS, Request, error_for
@@ -96,7 +97,10 @@ async def test_inter_broker_error_codes_are_returned_without_retry(
     options = admin_options(replicating.bootstrap_servers, ()) | {"client_id": observer.client_id}
     async with open_session(options) as session:
         with anyio.fail_after(WITHIN_S):
-            response = await session.request(REQUESTS[row.api](observer.partition), ToNode(2))
+            deadline = session.runtime.clock.now() + WITHIN_S
+            response = await session.cluster.request(
+                REQUESTS[row.api](observer.partition), to=ToNode(2), deadline=deadline
+            )
     assert row.reaction is Reaction.RAISE
     assert set(error_codes(response)) == {row.code}
     assert not error_for(row.code).retriable or row.code.invalidates_metadata

@@ -1,0 +1,338 @@
+"""Groups of all types with members, offsets and lag, as `groups describe` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aiokafkawire.cli.admin_command import split_errors
+from aiokafkawire.cli.consume_plan import format_partitions
+from aiokafkawire.cli.tables import format_table, pluralize
+from aiokafkawire.errors import BrokerError, KafkaError
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from aiokafkawire.admin import (
+        Admin,
+        ClassicGroupDescription,
+        ConsumerGroupDescription,
+        ShareGroupDescription,
+        StreamsGroupDescription,
+    )
+
+__all__ = (
+    "GroupReport",
+    "MemberRow",
+    "OffsetRow",
+    "describe_groups",
+    "group_text",
+    "group_to_dict",
+)
+
+OTHER_TYPE_CODES = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
+"""Errors of `describe_consumer_groups` for a group of another type, or of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A member of a group; `partitions` is its assignment, empty during a rebalance."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRow:
+    """Offsets of a group in a partition; None if unknown.
+
+    `committed` is the committed offset, or the start offset of a share group.
+    """
+
+    partition: TopicPartition
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A group with its members and offsets; `group_type` is None before Kafka 3.8."""
+
+    group_id: str
+    group_type: str | None
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int | None
+    members: tuple[MemberRow, ...] = ()
+    offsets: tuple[OffsetRow, ...] = ()
+
+    @property
+    def lag(self) -> int:
+        """Total lag of all partitions whose lag is known."""
+        return sum(each.lag or 0 for each in self.offsets)
+
+
+async def describe_groups(
+    client: Admin, group_ids: Iterable[str]
+) -> tuple[list[GroupReport], list[KafkaError]]:
+    """Describe groups of any type; return those found in order, and the errors of the others."""
+    wanted = list(dict.fromkeys(group_ids))
+    described: Mapping[
+        str, ConsumerGroupDescription | KafkaError
+    ] = await client.describe_consumer_groups(wanted, return_errors=True)
+    reports: dict[str, GroupReport | KafkaError] = {
+        name: each if isinstance(each, KafkaError) else _consumer_report(each)
+        for name, each in described.items()
+    }
+    others = [name for name, each in reports.items() if _may_have_other_type(each)]
+    if others:
+        reports |= await _describe_others(client, others)
+    found, errors = split_errors({name: reports[name] for name in wanted})
+    with_committed = [name for name, each in found.items() if not each.offsets]
+    lags, lag_errors = await _committed(client, with_committed, found)
+    return [replace(found[name], offsets=lags.get(name, found[name].offsets)) for name in found], [
+        *errors,
+        *lag_errors,
+    ]
+
+
+def _may_have_other_type(report: GroupReport | KafkaError) -> bool:
+    return isinstance(report, BrokerError) and report.code in OTHER_TYPE_CODES
+
+
+async def _describe_others(
+    client: Admin, names: Sequence[str]
+) -> dict[str, GroupReport | KafkaError]:
+    """Describe share groups, streams groups, and classic groups that are not of consumers."""
+    from aiokafkawire.admin import GroupType  # noqa: PLC0415 - it imports every message
+
+    types = {each.group_id: each.type for each in await client.list_groups()}
+    share = [name for name in names if types.get(name) is GroupType.SHARE]
+    streams = [name for name in names if types.get(name) is GroupType.STREAMS]
+    classic = [name for name in names if name not in {*share, *streams}]
+    reports: dict[str, GroupReport | KafkaError] = {}
+    if share:
+        reports |= await _share_reports(client, share)
+    if streams:
+        described_streams = await client.describe_streams_groups(streams, return_errors=True)
+        for name, group in described_streams.items():
+            reports[name] = group if isinstance(group, KafkaError) else _streams_report(group)
+    if classic:
+        reports |= await _classic_reports(client, classic)
+    return reports
+
+
+async def _classic_reports(
+    client: Admin, names: Sequence[str]
+) -> dict[str, GroupReport | KafkaError]:
+    described = await client.describe_classic_groups(names, return_errors=True)
+    reports: dict[str, GroupReport | KafkaError] = {}
+    for name, group in described.items():
+        if not isinstance(group, KafkaError):
+            reports[name] = _classic_report(group)
+            continue
+        reports[name] = group
+        if isinstance(group, BrokerError) and group.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            # Before Kafka 0.10.1 a group without members is Dead, also with committed offsets.
+            lags, _ = split_errors(await client.lag([name], return_errors=True))
+            if any(lag.partitions for lag in lags.values()):
+                reports[name] = GroupReport(name, None, "Dead", "", "", None)
+    return reports
+
+
+async def _share_reports(
+    client: Admin, names: Sequence[str]
+) -> dict[str, GroupReport | KafkaError]:
+    described = await client.describe_share_groups(names, return_errors=True)
+    offsets = await client.list_share_group_offsets(names, return_errors=True)
+    reports: dict[str, GroupReport | KafkaError] = {}
+    for name, group in described.items():
+        starts = offsets[name]
+        if isinstance(group, KafkaError):
+            reports[name] = group
+            continue
+        if isinstance(starts, KafkaError):
+            reports[name] = starts
+            continue
+        rows = tuple(
+            OffsetRow(tp, start.start_offset, None, start.lag)
+            for tp, start in sorted(starts.items())
+            if start is not None
+        )
+        reports[name] = _share_report(group, rows)
+    return reports
+
+
+async def _committed(
+    client: Admin, names: Sequence[str], reports: Mapping[str, GroupReport]
+) -> tuple[dict[str, tuple[OffsetRow, ...]], list[KafkaError]]:
+    """Return committed offsets, ends and lags of groups; assigned partitions may have none."""
+    from aiokafkawire.admin import OffsetSpec  # noqa: PLC0415 - it imports every message
+
+    if not names:
+        return {}, []
+    lags, errors = split_errors(await client.lag(names, return_errors=True))
+    owned = {tp for name in names for each in reports[name].members for tp in each.partitions}
+    uncommitted = owned - {tp for lag in lags.values() for tp in lag.partitions}
+    ends: dict[TopicPartition, int | None] = {}
+    if uncommitted:
+        listed = await client.list_offsets(
+            dict.fromkeys(sorted(uncommitted), OffsetSpec.LATEST), return_errors=True
+        )
+        ends = {tp: each.offset for tp, each in split_errors(listed)[0].items()}
+    rows: dict[str, tuple[OffsetRow, ...]] = {}
+    for name, lag in lags.items():
+        owners = {tp: each.member_id for each in reports[name].members for tp in each.partitions}
+        rows[name] = tuple(
+            OffsetRow(tp, known.committed_offset, known.log_end_offset, known.lag, owners.get(tp))
+            if (known := lag.partitions.get(tp)) is not None
+            else OffsetRow(tp, None, ends.get(tp), None, owners[tp])
+            for tp in sorted({*lag.partitions, *owners})
+        )
+    return rows, errors
+
+
+def _consumer_report(group: ConsumerGroupDescription) -> GroupReport:
+    return GroupReport(
+        group.group_id,
+        str(group.type),
+        str(group.group_state),
+        "" if group.is_simple_consumer_group else "consumer",
+        group.partition_assignor,
+        group.coordinator_id,
+        tuple(
+            MemberRow(
+                each.member_id, each.group_instance_id, each.client_id, each.host, each.assignment
+            )
+            for each in group.members
+        ),
+    )
+
+
+def _classic_report(group: ClassicGroupDescription) -> GroupReport:
+    return GroupReport(
+        group.group_id,
+        "Classic",
+        str(group.state),
+        group.protocol,
+        group.protocol_data,
+        group.coordinator_id,
+        tuple(
+            MemberRow(
+                each.member_id, each.group_instance_id, each.client_id, each.host, each.assignment
+            )
+            for each in group.members
+        ),
+    )
+
+
+def _share_report(group: ShareGroupDescription, offsets: tuple[OffsetRow, ...]) -> GroupReport:
+    return GroupReport(
+        group.group_id,
+        "Share",
+        str(group.group_state),
+        "share",
+        "",
+        group.coordinator_id,
+        tuple(
+            MemberRow(each.member_id, None, each.client_id, each.host, each.assignment)
+            for each in group.members
+        ),
+        offsets,
+    )
+
+
+def _streams_report(group: StreamsGroupDescription) -> GroupReport:
+    return GroupReport(
+        group.group_id,
+        "Streams",
+        str(group.group_state),
+        "streams",
+        "",
+        group.coordinator_id,
+        tuple(
+            MemberRow(each.member_id, each.instance_id, each.client_id, each.client_host)
+            for each in group.members
+        ),
+    )
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def group_to_dict(group: GroupReport) -> dict[str, Any]:
+    """Return a group as in `groups describe --json`."""
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator,
+        "lag": group.lag,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "partitions": [tp._asdict() for tp in member.partitions],
+            }
+            for member in group.members
+        ],
+        "offsets": [
+            {
+                **each.partition._asdict(),
+                "committed": each.committed,
+                "end": each.end,
+                "lag": each.lag,
+                "member_id": each.member_id,
+            }
+            for each in group.offsets
+        ],
+    }
+
+
+def group_text(group: GroupReport) -> str:
+    """Return a group as `groups describe` prints it."""
+    protocol = f", {group.protocol}" if group.protocol else ""
+    kind = "" if group.group_type in {None, "Classic"} else f"{group.group_type} group, "
+    place = "" if group.coordinator is None else f", coordinator {group.coordinator}"
+    count = pluralize(len(group.members), "member")
+    text = f"{group.group_id}: {kind}{group.state}{protocol}{place}, {count}, lag {group.lag}\n"
+    if group.offsets:
+        names: dict[str | None, int] = {
+            member.member_id: number for number, member in enumerate(group.members, 1)
+        }
+        text += format_table(
+            ("topic", "partition", "committed", "end", "lag", "member"),
+            [
+                (*each.partition, each.committed, each.end, each.lag, names.get(each.member_id))
+                for each in group.offsets
+            ],
+            "  ",
+        )
+    if group.members:
+        text += "\n" + format_table(
+            ("member", "id", "instance", "client", "host", "partitions"),
+            [
+                (
+                    number,
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.host,
+                    format_partitions(member.partitions),
+                )
+                for number, member in enumerate(group.members, 1)
+            ],
+            "  ",
+        )
+    return text
