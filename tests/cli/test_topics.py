@@ -92,7 +92,7 @@ def test_what_was_refused_takes_a_line_each_and_the_rest_is_done(cli: Cli, serve
     assert cli("topics", "create", "-b", servers, "once")[0] == 0
     code, out, err = cli("topics", "create", "-b", servers, "once", "twice")
     assert (code, out, err.count("\n")) == (1, b"", 1)
-    assert "Topic 'once' already exists" in err
+    assert "TOPIC_ALREADY_EXISTS: topic 'once'" in err.replace("Topic", "topic")
     assert "--if-missing" in err
     assert cli("topics", "create", "-b", servers, "once", "twice", "--if-missing") == (0, b"", "")
     code, _, err = cli("topics", "delete", "-y", "-b", servers, "once", "nope", "twice")
