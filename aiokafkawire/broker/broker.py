@@ -292,6 +292,7 @@ class Broker(BaseClient[BrokerState]):
             credentials=self._listeners.make_store(runtime.rng),
             rng=runtime.rng,
         )
+        state.credentials.tokens = cluster.metadata.tokens
         return state
 
     async def _start_nodes(

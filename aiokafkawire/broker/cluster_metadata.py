@@ -1,4 +1,4 @@
-"""Metadata of the cluster beside topics: quotas, features, the quorum and registrations."""
+"""Metadata of the cluster beside topics: quotas, features, the quorum, registrations, tokens."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.authentication.delegation_tokens import DelegationTokens
 from aiokafkawire.broker.feature_levels import FeatureLevels
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.quorum import ControllerQuorum
 from aiokafkawire.broker.quotas.entities import ClientQuotas
+from aiokafkawire.security import Secret
 from aiokafkawire.wire import ErrorCode
 
 __all__ = ("ClusterMetadata",)
@@ -20,7 +23,13 @@ class ClusterMetadata:
     `offset` is the end of that log: it counts the changes of the cluster's state.
     """
 
-    def __init__(self, node_ids: Sequence[int]) -> None:
+    def __init__(self, node_ids: Sequence[int], options: BrokerConfig) -> None:
+        key = options.delegation_token_secret_key
+        self.tokens = DelegationTokens(
+            None if key is None else Secret(key),
+            options.delegation_token_max_lifetime_ms,
+            options.delegation_token_expiry_time_ms,
+        )
         self.quotas = ClientQuotas()
         self.features = FeatureLevels()
         self.quorum = ControllerQuorum(node_ids)
@@ -52,6 +61,7 @@ class ClusterMetadata:
             "client_quotas": self.quotas.to_json(),
             "features": self.features.to_json(),
             "voters": self.quorum.voters,
+            "delegation_tokens": self.tokens.to_json(),
         }
 
     def load(self, stored: Mapping[str, Any]) -> None:
@@ -59,3 +69,4 @@ class ClusterMetadata:
         self.quotas.load(stored.get("client_quotas", ()))
         self.features.load(stored.get("features", {}))
         self.quorum.load(stored.get("voters", ()))
+        self.tokens.load(stored.get("delegation_tokens", ()))

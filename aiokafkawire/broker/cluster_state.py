@@ -170,7 +170,7 @@ class ClusterState:
         self.topics_version = 0
         self.cluster_id = ""
         self.racks: dict[int, str] = {}
-        self.metadata = ClusterMetadata(node_ids)
+        self.metadata = ClusterMetadata(node_ids, options)
         self.controller_epoch = 1
         self.on_topic_deletion: list[Callable[[str], None]] = []
         self.before_topic_creation: list[Callable[[], None]] = []

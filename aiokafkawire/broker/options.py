@@ -184,6 +184,20 @@ class BrokerConfig:
     connection_failed_authentication_delay_ms: int = _number(
         100, 0, meaning="Delay of the response to a failed authentication; 0 before 2.1."
     )
+    delegation_token_secret_key: str | None = dataclasses.field(
+        default=None,
+        repr=False,
+        metadata={
+            "meaning": "Key of delegation tokens (KIP-48); None disables them.",
+            "text": True,
+        },
+    )
+    delegation_token_max_lifetime_ms: int = _number(
+        604_800_000, meaning="Longest lifetime of a delegation token."
+    )
+    delegation_token_expiry_time_ms: int = _number(
+        86_400_000, meaning="Time after which a delegation token expires unless it is renewed."
+    )
     max_fetch_sessions: int = _number(1_000, meaning="Fetch sessions (KIP-227) per node.")
     allow_everyone_if_no_acl_found: bool = _switch(
         False,
@@ -256,6 +270,9 @@ class BrokerOptions(TypedDict, total=False):
     connections_max_idle_ms: int
     connections_max_reauth_ms: int
     connection_failed_authentication_delay_ms: int
+    delegation_token_secret_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
     max_fetch_sessions: int
     allow_everyone_if_no_acl_found: bool
     client_telemetry: bool

@@ -99,6 +99,10 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "2.4:0",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "2.6:0 2.8:1",
     ApiKey.ALTER_CLIENT_QUOTAS: "2.6:0 2.8:1",
+    ApiKey.CREATE_DELEGATION_TOKEN: "1.1:0 2.0:1 2.4:2 3.3:3",
+    ApiKey.RENEW_DELEGATION_TOKEN: "1.1:0 2.0:1 2.4:2",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "1.1:0 2.0:1 2.4:2",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "1.1:0 2.0:1 2.4:2 3.3:3",
     ApiKey.WRITE_TXN_MARKERS: "0.11.0:0 2.8:1 4.2:2",
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "3.7:0",
     ApiKey.PUSH_TELEMETRY: "3.7:0",
@@ -127,6 +131,10 @@ _LOWEST: Mapping[ApiKey, str] = {
     ApiKey.CREATE_ACLS: "4.0:1",
     ApiKey.DELETE_ACLS: "4.0:1",
     ApiKey.WRITE_TXN_MARKERS: "4.0:1",
+    ApiKey.CREATE_DELEGATION_TOKEN: "4.0:1",
+    ApiKey.RENEW_DELEGATION_TOKEN: "4.0:1",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "4.0:1",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "4.0:1",
 }
 """Lowest version by release; 0 before the first entry."""
 

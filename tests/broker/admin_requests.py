@@ -11,13 +11,17 @@ from aiokafkawire.wire.messages import (
     add_raft_voter,
     alter_client_quotas,
     alter_partition_reassignments,
+    create_delegation_token,
     describe_client_quotas,
+    describe_delegation_token,
     describe_quorum,
     elect_leaders,
+    expire_delegation_token,
     get_telemetry_subscriptions,
     list_partition_reassignments,
     push_telemetry,
     remove_raft_voter,
+    renew_delegation_token,
     unregister_broker,
     update_features,
     write_txn_markers,
@@ -115,6 +119,28 @@ ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[Erro
             components=[], strict=False
         ),
         {ErrorCode.NONE},
+    ),
+    ApiKey.CREATE_DELEGATION_TOKEN: (
+        lambda v, i: create_delegation_token.CreateDelegationTokenRequest(
+            renewers=[], max_lifetime_ms=-1
+        ),
+        {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED},
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: (
+        lambda v, i: renew_delegation_token.RenewDelegationTokenRequest(
+            hmac=b"x", renew_period_ms=1
+        ),
+        {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED},
+    ),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (
+        lambda v, i: expire_delegation_token.ExpireDelegationTokenRequest(
+            hmac=b"x", expiry_time_period_ms=1
+        ),
+        {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED},
+    ),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (
+        lambda v, i: describe_delegation_token.DescribeDelegationTokenRequest(owners=None),
+        {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED},
     ),
     ApiKey.WRITE_TXN_MARKERS: (marker, {ErrorCode.NONE}),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (

@@ -17,6 +17,7 @@ from aiokafkawire.broker.apis import (
     consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -27,6 +28,7 @@ from aiokafkawire.broker.apis import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -36,6 +38,7 @@ from aiokafkawire.broker.apis import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     get_telemetry_subscriptions,
@@ -58,6 +61,7 @@ from aiokafkawire.broker.apis import (
     produce,
     push_telemetry,
     remove_raft_voter,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     stop_replica,
@@ -186,6 +190,18 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
             get_telemetry_subscriptions.handle, get_telemetry_subscriptions.error_response
         ),
         ApiKey.PUSH_TELEMETRY: Handler(push_telemetry.handle, push_telemetry.error_response),
+        ApiKey.CREATE_DELEGATION_TOKEN: Handler(
+            create_delegation_token.handle, create_delegation_token.error_response
+        ),
+        ApiKey.RENEW_DELEGATION_TOKEN: Handler(
+            renew_delegation_token.handle, renew_delegation_token.error_response
+        ),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: Handler(
+            expire_delegation_token.handle, expire_delegation_token.error_response
+        ),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: Handler(
+            describe_delegation_token.handle, describe_delegation_token.error_response
+        ),
     }
 )
 """Handler of each API that clients use."""

@@ -6,6 +6,7 @@ import enum
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiokafkawire.broker.authentication.credentials import CredentialStore, random_text
 from aiokafkawire.broker.authentication.principals import user_principal
@@ -80,6 +81,16 @@ class _State(enum.Enum):
     FAILED = enum.auto()
 
 
+class _UsedToken(NamedTuple):
+    """Token of an authentication: of OAUTHBEARER, or a delegation token."""
+
+    expires_at_ms: int | None = None
+    is_delegation_token: bool = False
+
+
+_NO_TOKEN = _UsedToken()
+
+
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
     """Users and mechanisms of a listener.
@@ -128,10 +139,15 @@ class SaslAuthenticator:
         self._sends_raw_tokens = False
         self._user: str | None = None
         self._mechanism = ""
-        self._token_expires_at_ms: int | None = None
+        self._token = _NO_TOKEN
         self._expires_at: float | None = None
         self._reauthentication_at = -NEVER
         self.failure: str | None = None
+
+    @property
+    def used_delegation_token(self) -> bool:
+        """True if the client authenticated with a delegation token."""
+        return self._token.is_delegation_token
 
     @property
     def is_open(self) -> bool:
@@ -250,8 +266,8 @@ class SaslAuthenticator:
         if not self._release.since(SESSION_LIFETIME_SINCE):
             return 0
         limits = [self._settings.max_reauth_ms] if self._settings.max_reauth_ms else []
-        if self._token_expires_at_ms is not None:
-            limits.append(max(0, self._token_expires_at_ms - self._clock.wall_ms()))
+        if self._token.expires_at_ms is not None:
+            limits.append(max(0, self._token.expires_at_ms - self._clock.wall_ms()))
         if not limits:
             self._expires_at = None
             return 0
@@ -267,7 +283,7 @@ class SaslAuthenticator:
 
     def _start(self, mechanism: str) -> ServerMechanism:
         store = self._settings.store
-        self._token_expires_at_ms = None
+        self._token = _NO_TOKEN
         if mechanism == PlainServer.name:
             return PlainServer(store.passwords.get)
         if mechanism in SCRAM_HASHES:
@@ -281,9 +297,16 @@ class SaslAuthenticator:
     def _scram_credential(
         self, user: str, mechanism: str, is_token: bool
     ) -> tuple[str, ScramCredential] | None:
-        # There are no delegation tokens.
-        credential = None if is_token else self._settings.store.scram(user, mechanism)
-        return None if credential is None else (user, credential)
+        store = self._settings.store
+        if not is_token:
+            credential = store.scram(user, mechanism)
+            return None if credential is None else (user, credential)
+        found = store.token(user, mechanism, self._clock.wall_ms())
+        if found is None:
+            return None
+        token, credential = found
+        self._token = _UsedToken(token.expires_ms, is_delegation_token=True)
+        return token.owner.partition(":")[2], credential
 
     def _validate(self, token: Secret, extensions: Mapping[str, str]) -> str:
         validate = self._settings.validate
@@ -299,5 +322,5 @@ class SaslAuthenticator:
                 "token_validator must return the user or a ValidatedToken, or raise TokenRefused;"
                 f" it returned {type(validated).__name__}"
             )
-        self._token_expires_at_ms = validated.expires_at_ms
+        self._token = _UsedToken(validated.expires_at_ms)
         return validated.principal

@@ -5,9 +5,16 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from aiokafkawire.security import SCRAM_HASHES, ScramCredential, Secret
 from aiokafkawire.security.scram import MIN_ITERATIONS
+
+if TYPE_CHECKING:
+    from aiokafkawire.broker.authentication.delegation_tokens import (
+        DelegationToken,
+        DelegationTokens,
+    )
 
 __all__ = ("CredentialStore", "random_text")
 
@@ -38,11 +45,20 @@ class CredentialStore:
         iterations: int = MIN_ITERATIONS,
     ) -> None:
         self.passwords: dict[str, Secret] = {}
+        self.tokens: DelegationTokens | None = None
         self._scram: dict[tuple[str, str], ScramCredential] = {}
         self._rng = rng
         self._iterations = iterations
         for user, password in (users or {}).items():
             self.set_password(user, password)
+
+    def token(
+        self, token_id: str, mechanism: str, now_ms: int
+    ) -> tuple[DelegationToken, ScramCredential] | None:
+        """Return a valid delegation token with its SCRAM credential, None without one."""
+        if self.tokens is None:
+            return None
+        return self.tokens.credential(token_id, mechanism, now_ms, self._rng)
 
     def set_password(self, user: str, password: Secret) -> None:
         """Set the password of a user for all mechanisms."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ("certificate_principal", "user_principal")
+__all__ = ("USER_TYPE", "certificate_principal", "user_principal")
 
 _SHORT_NAMES = {
     "commonName": "CN",
@@ -23,9 +23,13 @@ _SHORT_NAMES = {
 _SPECIAL = frozenset(',+"\\<>;')
 
 
+USER_TYPE = "User"
+"""Type of all principals of Kafka itself."""
+
+
 def user_principal(name: str) -> str:
     """Return the principal of a user name."""
-    return f"User:{name}"
+    return f"{USER_TYPE}:{name}"
 
 
 def certificate_principal(certificate: Mapping[str, Any]) -> str:

@@ -1,0 +1,41 @@
+"""ExpireDelegationToken: set the expiry of a token, or remove it (KIP-48)."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.apis.delegation_token_requests import NO_TIMESTAMP, check_request
+from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+
+__all__ = ("error_response", "handle")
+
+
+async def handle(
+    context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    try:
+        check_request(context)
+        expiry_ms = context.cluster.metadata.tokens.expire(
+            bytes(request.hmac),
+            context.principal,
+            request.expiry_time_period_ms,
+            context.state.clock.wall_ms(),
+        )
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
+    context.cluster.save_if_possible()
+    return ExpireDelegationTokenResponse(
+        error_code=ErrorCode.NONE, expiry_timestamp_ms=expiry_ms, throttle_time_ms=0
+    )
+
+
+def error_response(
+    request: ExpireDelegationTokenRequest, version: int, code: int
+) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(
+        error_code=code, expiry_timestamp_ms=NO_TIMESTAMP, throttle_time_ms=0
+    )
