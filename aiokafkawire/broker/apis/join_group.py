@@ -90,7 +90,9 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
     event = Join(
         reply=reply,
         member_id=request.member_id,
-        new_member_id=groups.member_id(request.group_instance_id or context.client_id),
+        new_member_id=groups.new_member_id()
+        if isinstance(group, ConsumerGroup)
+        else groups.member_id(request.group_instance_id or context.client_id),
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, each.metadata) for each in request.protocols),
         session_timeout_s=request.session_timeout_ms / 1000,
@@ -99,6 +101,7 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
         client_id=context.client_id,
         client_host=context.connection.host,
         requires_known_member_id=context.version >= FIRST_KNOWN_ID_VERSION,
+        timestamp_ms=context.state.clock.wall_ms(),
         supports_skipping_assignment=context.version >= FIRST_SKIP_VERSION,
     )
     return cast("JoinResult", await await_reply(context, group, event, reply))

@@ -33,6 +33,7 @@ from aiokafkawire.broker.groups.members import (
     MAX_PENDING_MEMBERS,
     ClassicGroupMember,
     DelayedJoin,
+    PersistedGroup,
     accepts_joining_member,
     common_protocols,
     elect_protocol,
@@ -60,6 +61,19 @@ class ClassicGroup(GroupMembership):
         assert self.state in transition_row.next_states, (
             f"{before} -> {self.state} at {type(event).__name__}"
         )
+        replies, self._replies = self._replies, []
+        return replies
+
+    def restore(self, persisted: PersistedGroup, now: float) -> None:
+        """Take the members of a consumer group, which rejoin."""
+        self._persisted = persisted
+        self._on_coordinator_changed(CoordinatorChanged(loaded_at=now), now)
+        self._prepare_rebalance(now)
+
+    def fail_waiting(self, code: ErrorCode) -> list[GroupReply]:
+        """Answer all requests that wait with an error."""
+        for member in self.members.values():
+            self._fail_pending_replies(member, code)
         replies, self._replies = self._replies, []
         return replies
 

@@ -113,6 +113,7 @@ class Join:
     client_id: str = ""
     client_host: str = ""
     requires_known_member_id: bool = False
+    timestamp_ms: int = 0
     supports_skipping_assignment: bool = False
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.client_log import LogRateLimiter
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
+from aiokafkawire.broker.groups.consumer_group.conversion import downgrade
 from aiokafkawire.broker.groups.consumer_group.coordination import (
     ConsumerGroups,
     failed_reply,
@@ -131,8 +132,11 @@ class GroupCoordinator:
         known = self._groups.get(group_id)
         group = known
         if event.member_epoch == JOIN_EPOCH and not isinstance(known, ConsumerGroup):
-            self._check_conversion(group_id, known)
-            group = self.consumer_groups.create(group_id)
+            group = (
+                self.consumer_groups.convert(known)
+                if known is not None and known.members
+                else self.consumer_groups.create(group_id)
+            )
         if group is None:
             kind = "Group" if event.member_epoch <= LEAVE_EPOCH else "Consumer group"
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
@@ -147,16 +151,10 @@ class GroupCoordinator:
                 self._evict_unused_group()
             self._groups[group_id] = group
             self._wakeup.set()
+            if isinstance(known, ClassicGroup):
+                for reply in known.fail_waiting(ErrorCode.REBALANCE_IN_PROGRESS):
+                    _promise(reply).set_result(reply.result)
         return result
-
-    def _check_conversion(self, group_id: str, known: Group | None) -> None:
-        """Raise `ApiError` if a group with members cannot become a consumer group."""
-        if isinstance(known, ClassicGroup) and known.members:
-            raise ApiError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Cannot upgrade classic group {group_id} to consumer group because online"
-                " upgrade is disabled.",
-            )
 
     def delete(self, group_id: str) -> ErrorCode:
         """Delete an empty group and its offsets; return the error code.
@@ -216,7 +214,9 @@ class GroupCoordinator:
         is_visible: Callable[[str], bool] = is_every_topic_visible,
     ) -> None:
         try:
-            replies, _ = self.consumer_groups.handle(group, event, is_visible)
+            replies, becomes_classic = self.consumer_groups.handle(group, event, is_visible)
+            if becomes_classic:
+                self._downgrade(group)
         except StorageError as error:
             # The group in memory is ahead of its records.
             if self._groups.get(group.group_id) is group:
@@ -228,6 +228,14 @@ class GroupCoordinator:
             _promise(reply).set_result(reply.result)
         if group.next_deadline() < self._next_wakeup:
             self._wakeup.set()
+
+    def _downgrade(self, group: ConsumerGroup) -> None:
+        """Make a classic group of a consumer group. Raises `StorageError`."""
+        self.consumer_groups.log.delete(group.group_id)
+        classic = self._new_group(group.group_id)
+        classic.restore(downgrade(group), self._clock.now())
+        self._groups[group.group_id] = classic
+        self._wakeup.set()
 
     def _reload(self, group: ConsumerGroup, loaded_at: float) -> None:
         group_id = group.group_id

@@ -71,6 +71,7 @@ class Replay:
     connections: dict[str, Connection] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     assigned: list[str] = field(default_factory=list)
+    producer_id: int = -1
 
     async def run(self, lines: Iterable[Mapping[str, Any]], hooks: Mapping[str, Any]) -> None:
         """Send each request at its time and compare the response.
@@ -111,7 +112,11 @@ class Replay:
 
     async def _call(self, line: Mapping[str, Any]) -> Any:
         api = APIS_BY_NAME[line["api"]]
-        request = from_json(api.request, line["version"], self._translated(line["request"]))
+        form = self._translated(line["request"])
+        if line["api"] == "TxnOffsetCommit":
+            form["generationIdOrMemberEpoch"] = form.pop("generationId")
+            form["producerId"] = self.producer_id
+        request = from_json(api.request, line["version"], form)
         connection = await self.connection(line["from"])
         return await connection.call(request, line["version"])
 

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.testing.simulation import World
+from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.consumer_group.replay import Replay
 from tests.wire.vectors import lines
 
@@ -18,6 +19,9 @@ SESSION_6_S: Mapping[str, Any] = {
     "group_consumer_session_timeout_ms": 6_000,
     "group_consumer_heartbeat_interval_ms": 500,
 }
+
+
+POLICY: Mapping[str, Any] = {"group_consumer_assignment_interval_ms": 1_000}
 
 
 class Run(NamedTuple):
@@ -63,6 +67,17 @@ def bind(topic_id: str) -> Any:
 
     async def hook(replay: Replay, due: float) -> None:
         replay.ids[topic_id] = replay.assigned[0]
+
+    return hook
+
+
+def init_producer_id(transactional_id: str) -> Any:
+    async def hook(replay: Replay, due: float) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
+        )
+        connection = await replay.connection("admin")
+        replay.producer_id = (await connection.call(request, 4)).producer_id
 
     return hook
 
@@ -157,6 +172,34 @@ RUNS = {
         ),
         {},
         {"b": 2},
+    ),
+    "conversions": Run(
+        (
+            "upgrade",
+            "upgrade-eager",
+            "upgrade-not-possible",
+            "empty-conversions",
+            "txn-offsets",
+        ),
+        SESSION_6_S,
+        {"t": 3},
+        {
+            "upgrade-eager": {"n gets all": poll("gv", "n")},
+            "txn-offsets": {"0.327": init_producer_id("tx")},
+        },
+    ),
+    "policy disabled": Run(
+        ("policy-disabled",),
+        {**POLICY, "group_consumer_migration_policy": "disabled"},
+        {"t": 3},
+    ),
+    "policy upgrade": Run(
+        ("policy-upgrade",), {**POLICY, "group_consumer_migration_policy": "upgrade"}, {"t": 3}
+    ),
+    "policy downgrade": Run(
+        ("policy-downgrade",),
+        {**POLICY, "group_consumer_migration_policy": "downgrade"},
+        {"t": 3},
     ),
     "assignment interval": Run(
         ("defaults",),

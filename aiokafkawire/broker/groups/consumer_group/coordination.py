@@ -11,6 +11,8 @@ from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.client_log import LogRateLimiter
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.configs.definitions import ConfigResourceType
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
+from aiokafkawire.broker.groups.consumer_group.conversion import DOWNGRADING_POLICIES, upgrade
 from aiokafkawire.broker.groups.consumer_group.events import (
     AppendRecords,
     ConsumerGroupHeartbeat,
@@ -28,7 +30,14 @@ from aiokafkawire.broker.groups.consumer_group.topics import (
     TopicMetadata,
     TopicsImage,
 )
-from aiokafkawire.broker.groups.events import GroupReply, HeartbeatResult
+from aiokafkawire.broker.groups.events import (
+    GroupReply,
+    HeartbeatResult,
+    Join,
+    JoinResult,
+    Sync,
+    SyncResult,
+)
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.runtime import Clock
@@ -71,6 +80,20 @@ class ConsumerGroups:
     def create(self, group_id: str) -> ConsumerGroup:
         """Return a group without members."""
         return ConsumerGroup(group_id, self._settings(group_id))
+
+    def convert(self, classic: ClassicGroup) -> ConsumerGroup:
+        """Return the consumer group that a classic group with members becomes.
+
+        Raises:
+            ApiError: The group cannot be converted.
+        """
+        group = self.create(classic.group_id)
+        group.topics = self.topics()
+        upgrade(classic, group, self._options.group_consumer_migration_policy)
+        now = self._clock.now()
+        for member in group.data.members.values():
+            group.extend_session(member, now)
+        return group
 
     def load(self, group_id: str, loaded_at: float) -> ConsumerGroup:
         """Return a group from its records; its timers start at `loaded_at`."""
@@ -157,8 +180,7 @@ class ConsumerGroups:
             max_size=options.group_consumer_max_size,
             first_epoch=int(release.since(FIRST_EPOCH_1_SINCE)),
             checks_assignment_epochs=release.since(ASSIGNMENT_EPOCHS_SINCE),
-            allows_downgrade=options.group_consumer_migration_policy
-            in {"bidirectional", "downgrade"},
+            allows_downgrade=options.group_consumer_migration_policy in DOWNGRADING_POLICIES,
         )
 
     def _resolve(
@@ -199,4 +221,8 @@ def failed_reply(event: Any, error: ApiError | StorageError) -> GroupReply:
     """Return the reply to an event whose records were not stored."""
     if isinstance(event, ConsumerGroupHeartbeat):
         return GroupReply(event.reply, HeartbeatResult(code=error.code, message=error.message))
+    if isinstance(event, Join):
+        return GroupReply(event.reply, JoinResult(code=error.code, member_id=event.member_id))
+    if isinstance(event, Sync):
+        return GroupReply(event.reply, SyncResult(code=error.code))
     return GroupReply(event.reply, error.code)

@@ -46,7 +46,7 @@ __all__ = ("REGEX_REFRESH_MIN_INTERVAL_S", "GroupCore", "Timer")
 REGEX_REFRESH_MIN_INTERVAL_S = 10.0
 """Shortest time between two lookups of topics for resolved regular expressions, as in Kafka."""
 
-SESSION, REBALANCE = "session", "rebalance"
+SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 
 Timer = tuple[str, str]
 """Kind of a timer and the member that it belongs to."""
@@ -270,7 +270,7 @@ class GroupCore:
         for member in members:
             self._write_removal(member)
             self._drop_unused_regex(member.subscribed_regex)
-            for timer in (SESSION, REBALANCE):
+            for timer in (SESSION, REBALANCE, JOIN, SYNC):
                 self.timers.cancel((timer, member.member_id))
         if self._becomes_classic:
             self.add(Downgrade())

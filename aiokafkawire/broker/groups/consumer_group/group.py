@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.groups.consumer_group import records
+from aiokafkawire.broker.groups.consumer_group import classic_protocol, records
 from aiokafkawire.broker.groups.consumer_group.core import REBALANCE, GroupCore
 from aiokafkawire.broker.groups.consumer_group.events import (
     AppendRecords,
@@ -59,6 +59,8 @@ class ConsumerGroup(GroupCore):
         try:
             transition(TRANSITIONS, self.data.state, event)(self, event, now)
         except ApiError as error:
+            # A group that was made for this event is dropped; others have written nothing yet.
+            self.take_effects()
             self._fail(event, error)
         written, effects = self.take_effects()
         return [AppendRecords(written), *effects] if written else effects
@@ -71,6 +73,18 @@ class ConsumerGroup(GroupCore):
             self.extend_session(member, now)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self.start_rebalance_timer(member, now)
+
+    def adopt(self, members: Iterable[ConsumerGroupMember], epoch: int) -> None:
+        """Take the members of a classic group, whose generation becomes the epoch."""
+        self.write(records.group_metadata(self.group_id, epoch, 0))
+        members = tuple(members)
+        for member in members:
+            target = {topic: tuple(parts) for topic, parts in member.assigned.items()}
+            self.write(records.member_metadata(self.group_id, member))
+            self.write(records.target_assignment(self.group_id, member.member_id, target))
+        self.write(records.assignment_metadata(self.group_id, epoch, 0))
+        for member in members:
+            self.write(records.current_assignment(self.group_id, member))
 
     def next_deadline(self) -> float:
         """Return the time of the next `GroupDeadlineReached` event."""
@@ -170,12 +184,6 @@ class ConsumerGroup(GroupCore):
         code = ErrorCode.NON_EMPTY_GROUP if self.data.members else ErrorCode.NONE
         self.add(GroupReply(event.reply, code))
 
-    def _on_classic_join(self, event: Join, now: float) -> None:
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-
-    def _on_classic_request(self, event: Heartbeat | Sync, now: float) -> None:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-
     def _fail(self, event: Any, error: ApiError) -> None:
         result: Any = error.code
         if isinstance(event, ConsumerGroupHeartbeat):
@@ -251,9 +259,9 @@ TRANSITIONS: Mapping[
         ConsumerGroupState,
         {
             ConsumerGroupHeartbeat: ConsumerGroup._on_heartbeat,
-            Join: ConsumerGroup._on_classic_join,
-            Sync: ConsumerGroup._on_classic_request,
-            Heartbeat: ConsumerGroup._on_classic_request,
+            Join: classic_protocol.join,
+            Sync: classic_protocol.sync,
+            Heartbeat: classic_protocol.heartbeat,
             Leave: ConsumerGroup._on_leave,
             RegexesResolved: ConsumerGroup._on_regexes_resolved,
             GroupDeadlineReached: ConsumerGroup._on_deadline,
