@@ -87,7 +87,7 @@ class CredentialOperations(Operations):
             return_errors: Return errors as results, instead of raising `PartialFailure`.
 
         Returns:
-            The credentials by user.
+            The credentials by user, in the order of mechanisms.
 
         Raises:
             PartialFailure: Some users have no credentials (RESOURCE_NOT_FOUND).
@@ -298,7 +298,7 @@ class CredentialOperations(Operations):
 def _described(result: DescribeUserScramCredentialsResult) -> ItemResult:
     infos = [
         ScramCredentialInfo(_mechanism(info.mechanism), info.iterations)
-        for info in result.credential_infos
+        for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
     ]
     return ItemResult(result.user, infos, result.error_code, result.error_message)
 

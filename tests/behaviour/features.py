@@ -93,6 +93,7 @@ FEATURES: Mapping[str, Feature] = {
     "stable committed offsets": Feature("2.5", "offsets of open transactions are not waited for"),
     "fencing by group": Feature("2.5", "offsets in a transaction bear no generation"),
     "group states": Feature("2.6", "groups are listed without their state"),
+    "quotas": Feature("2.6", "quotas are changed in ZooKeeper"),
     "SCRAM users": Feature("2.7", "SCRAM credentials are changed in ZooKeeper"),
     "listing transactions": Feature("3.0", "coordinators do not list transactions"),
     "search by highest timestamp": Feature("3.0", "offsets are found by a given time alone"),
