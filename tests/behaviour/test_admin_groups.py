@@ -161,14 +161,12 @@ async def test_committed_offsets_of_partitions(admin: Admin, topic: str, group_i
     assert offsets == {group_id: {tp: OffsetAndMetadata(3)}}
 
 
-async def test_an_offset_of_a_partition_that_does_not_exist(
-    admin: Admin, topic: str, group_id: str
-):
+async def test_an_offset_of_a_topic_that_does_not_exist(admin: Admin, topic: str, group_id: str):
     changed = await admin.alter_consumer_group_offsets(
-        group_id, {(topic, 0): 1, (topic, 99): 1}, return_errors=True
+        group_id, {(topic, 0): 1, (f"{topic}-missing", 0): 1}, return_errors=True
     )
     assert changed[TopicPartition(topic, 0)] is None
-    assert code_of(changed[TopicPartition(topic, 99)]) == UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(changed[TopicPartition(f"{topic}-missing", 0)]) == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @needs("deleting offsets")
