@@ -54,5 +54,6 @@ def unknown_option_text(name: str, config_class: type[Any], others: str = "") ->
     owner = next((client for client, options in clients.items() if name in options), None)
     if owner is not None:
         asked = config_class.__name__.removesuffix("Config").lower()
-        return f"{name!r} is a {owner} option, not one of a {asked}"
+        asked = "an admin client" if asked == "admin" else f"a {asked}"
+        return f"{name!r} is a {owner} option, not one of {asked}"
     return f"unknown option {name!r}{option_hint(name, known, clients) or others}"

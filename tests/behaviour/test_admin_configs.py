@@ -16,8 +16,8 @@ from aiokafkawire.admin import (
     EnsuredTopic,
     NewTopic,
 )
-from aiokafkawire.errors import BrokerError, PartialFailure
-from tests.behaviour.features import needs
+from aiokafkawire.errors import BrokerError, PartialFailure, UnsupportedVersion
+from tests.behaviour.features import needs, without
 from tests.behaviour.support import eventually
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST = 3, 40, 42
@@ -135,3 +135,22 @@ async def test_topics_are_ensured(admin: Admin):
     again = await admin.ensure_topics([NewTopic(name, 2, 1), *wanted])
     assert not any(topic.is_changed for topic in again.values())
     await admin.delete_topics([name, other])
+
+
+@needs("configs by request", as_of="2.2")
+async def test_one_config_is_changed_by_replacing_all(admin: Admin, topic: str):
+    # Brokers before 2.3 have AlterConfigs alone.
+    resource = topic_resource(topic)
+    await admin.incremental_alter_configs({resource: {"retention.ms": "3600000"}})
+    await wait_value(admin, topic, "retention.ms", "3600000")
+    await admin.incremental_alter_configs({resource: {"segment.ms": "7200000"}})
+    await wait_value(admin, topic, "segment.ms", "7200000")
+    await wait_value(admin, topic, "retention.ms", "3600000")
+    await admin.incremental_alter_configs({resource: {"retention.ms": None}})
+    await wait_value(admin, topic, "retention.ms", "604800000", own=False)
+
+
+@without("configs by request", as_of="0.10.2")
+async def test_configs_of_old_brokers(admin: Admin, topic: str):
+    with pytest.raises(UnsupportedVersion, match=r"DescribeConfigs needs Kafka 0\.11\.0 or later"):
+        await admin.describe_configs([topic_resource(topic)])

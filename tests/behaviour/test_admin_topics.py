@@ -8,8 +8,8 @@ import pytest
 
 from aiokafkawire import Admin
 from aiokafkawire.admin import NewTopic
-from aiokafkawire.errors import BrokerError, PartialFailure
-from tests.behaviour.features import needs
+from aiokafkawire.errors import BrokerError, PartialFailure, UnsupportedVersion
+from tests.behaviour.features import needs, without
 from tests.behaviour.support import eventually
 
 UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_ID = (
@@ -133,3 +133,28 @@ async def test_authorized_operations(admin: Admin, topic: str):
     assert cluster.authorized_operations
     topics = await admin.describe_topics([topic], include_authorized_operations=True)
     assert topics[topic].authorized_operations
+
+
+@without("changing topics", as_of="0.9")
+async def test_topics_cannot_be_changed_on_old_brokers(admin: Admin, topic: str):
+    with pytest.raises(UnsupportedVersion, match=r"CreateTopics needs Kafka 0\.10\.1 or later"):
+        await admin.create_topics([new_name()])
+    with pytest.raises(UnsupportedVersion, match=r"DeleteTopics needs Kafka 0\.10\.1 or later"):
+        await admin.delete_topics([topic])
+    assert topic in await admin.list_topics()
+    described = (await admin.describe_topics([topic]))[topic]
+    assert (described.name, described.topic_id, list(described.partitions)) == (topic, None, [0])
+
+
+@without("authorized operations", as_of="2.2")
+async def test_authorized_operations_of_old_brokers(admin: Admin, topic: str):
+    with pytest.raises(UnsupportedVersion, match=r"Metadata v8 needs Kafka 2\.3 or later"):
+        await admin.describe_cluster(include_authorized_operations=True)
+    with pytest.raises(UnsupportedVersion, match=r"Metadata v8 needs Kafka 2\.3 or later"):
+        await admin.describe_topics([topic], include_authorized_operations=True)
+
+
+@without("topic ids", as_of="2.7")
+async def test_topic_ids_of_old_brokers(admin: Admin):
+    with pytest.raises(UnsupportedVersion, match=r"Metadata v12 needs Kafka 3\.1 or later"):
+        await admin.describe_topics([uuid.uuid4()])
