@@ -28,7 +28,7 @@ from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import AdminConfig, AdminOptions, make_config
 from aiokafkawire.config.name_hints import ADMIN_HINTS
 from aiokafkawire.connection import parse_api_version
-from aiokafkawire.errors import InvalidOption
+from aiokafkawire.errors import InvalidOption, UnsupportedVersion
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, BaseClient, Runtime, Session, Supervisor, client_label
 from aiokafkawire.types import PingResult, require_timeout
@@ -165,9 +165,13 @@ class Admin(
         """
         session = self._lifecycle.require_session_in_loop()
         if session.client_instance_id is None:
-            response = await self._requester(timeout_ms).request(
-                GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
-            )
+            try:
+                response = await self._requester(timeout_ms).request(
+                    GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
+                )
+            except UnsupportedVersion as error:
+                error.reason += ", and a metric reporter on the brokers that takes client metrics"
+                raise
             session.client_instance_id = response.client_instance_id
         return session.client_instance_id
 
@@ -188,6 +192,8 @@ class Admin(
             timeout_ms = self.config.default_api_timeout_ms
         else:
             require_timeout("timeout_ms", timeout_ms)
+            if timeout_ms < 0:
+                raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
         deadline = session.runtime.clock.now() + timeout_ms / 1_000
         return Requester(session.cluster, session.runtime, deadline)
 
