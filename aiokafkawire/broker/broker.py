@@ -21,7 +21,7 @@ from aiokafkawire.broker.authentication import (
     resolve_listeners,
 )
 from aiokafkawire.broker.authorizer import Authorizer
-from aiokafkawire.broker.cluster_state import ClusterState, Partition
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
@@ -38,6 +38,7 @@ from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.telemetry import ClientMetrics
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import InvalidOption, KafkaError

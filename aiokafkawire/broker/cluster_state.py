@@ -6,20 +6,19 @@ import contextlib
 import errno
 import logging
 import random
-import re
 import zlib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
-from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_metadata import ClusterMetadata
 from aiokafkawire.broker.configs import ConfigResourceType, DynamicConfigs, LogConfig
 from aiokafkawire.broker.configs.topics import validate_new_topic_configs
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION
+from aiokafkawire.broker.internal_topics import CONFIGS, COORDINATOR_PARTITIONS, InternalTopics
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.reassignments import (
@@ -29,7 +28,18 @@ from aiokafkawire.broker.reassignments import (
     revert_reassignment,
     start_reassignment,
 )
+from aiokafkawire.broker.replica_assignment import (
+    check_counts,
+    spread_replicas,
+    validate_assignments,
+)
 from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import (
+    NO_LEADER,
+    Partition,
+    Topic,
+    check_new_topic_name,
+)
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import count_partitions
 from aiokafkawire.wire import ErrorCode
@@ -39,20 +49,10 @@ __all__ = (
     "COORDINATOR_PARTITIONS",
     "MAX_PARTITIONS",
     "MAX_TOTAL_PARTITIONS",
-    "NO_LEADER",
     "ClusterState",
-    "Partition",
-    "Topic",
-    "check_topic_name",
-    "is_internal_topic",
 )
 
 logger = logging.getLogger("aiokafkawire.broker")
-
-NO_LEADER = -1
-
-COORDINATOR_PARTITIONS = 50
-"""Groups and transactional ids are hashed to this many partitions, as in __consumer_offsets."""
 
 MAX_PARTITIONS = 10_000
 """Limit of new partitions per request; Kafka's controller has the same."""
@@ -65,96 +65,7 @@ PRODUCER_ID_BLOCK = 1_000
 
 DEFAULT_REPLICATION_FACTOR = 3
 
-CONSUMER_OFFSETS, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
-
 ELECTION_NOT_NEEDED = "Leader election not needed for topic partition."
-
-MAX_TOPIC_NAME_LENGTH = 249
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-@dataclass(slots=True, eq=False)
-class Partition:
-    """One partition. All nodes share its log, so every replica has all records.
-
-    With `replicate` this is the controller's view, and each node has its own `Replica`. `elr` are
-    then the eligible leader replicas: out of sync, but no records are lost if one becomes the
-    leader. `last_known_leader` was the leader when the ISR became empty (KIP-966). `adding` and
-    `removing` are the replicas that a reassignment in progress changes (KIP-455).
-    """
-
-    topic: str
-    index: int
-    replicas: list[int]
-    log: PartitionLog
-    leader: int = NO_LEADER
-    leader_epoch: int = 0
-    isr: list[int] = field(default_factory=list)
-    elr: list[int] = field(default_factory=list)
-    last_known_leader: int = NO_LEADER
-    adding: list[int] = field(default_factory=list)
-    removing: list[int] = field(default_factory=list)
-    deleted: bool = False
-    on_change: Callbacks = field(default_factory=Callbacks)
-
-    @property
-    def high_watermark(self) -> int:
-        """End of what consumers can read: here the log end offset."""
-        return self.log.end_offset
-
-    @property
-    def is_high_watermark_current(self) -> bool:
-        """Return False while a new leader may be behind the high watermark of the previous one."""
-        return True
-
-    @property
-    def last_stable_offset(self) -> int:
-        """End of what consumers with read_committed can read."""
-        first = self.log.first_unstable_offset
-        return self.high_watermark if first is None else min(first, self.high_watermark)
-
-    def count_replicas_at(self, offset: int) -> int:
-        """Return the number of replicas that have all records before an offset."""
-        return len(self.isr)
-
-    def on_append(self) -> None:
-        """Notify of new records in the log."""
-        self.on_change.notify()
-
-    def make_leader(self, node_id: int) -> None:
-        """Make a node the leader and bump the leader epoch."""
-        if node_id != self.leader:
-            self.leader = node_id
-            self.leader_epoch += 1
-            self.on_change.notify()
-
-    def check_leader(self, node_id: int) -> None:
-        """Raise NOT_LEADER_OR_FOLLOWER unless the node leads."""
-        if node_id != self.leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def check_leader_epoch(self, epoch: int) -> None:
-        """Compare a client's leader epoch with the current one; -1 is not checked.
-
-        Raises:
-            ApiError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
-        """
-        if epoch < 0 or epoch == self.leader_epoch:
-            return
-        raise ApiError(
-            ErrorCode.FENCED_LEADER_EPOCH
-            if epoch < self.leader_epoch
-            else ErrorCode.UNKNOWN_LEADER_EPOCH
-        )
-
-
-@dataclass(slots=True, eq=False)
-class Topic:
-    name: str
-    topic_id: UUID
-    partitions: list[Partition]
-    configs: dict[str, str]
 
 
 class ClusterState:
@@ -175,6 +86,7 @@ class ClusterState:
         self.on_topic_deletion: list[Callable[[str], None]] = []
         self.before_topic_creation: list[Callable[[], None]] = []
         self.dynamic_configs = DynamicConfigs(options)
+        self.internal_topics = InternalTopics(node_ids, options)
         self._by_id: dict[UUID, Topic] = {}
         self._coordinators = [
             self.node_ids[number % len(self.node_ids)] for number in range(COORDINATOR_PARTITIONS)
@@ -206,6 +118,7 @@ class ClusterState:
         if node_id not in self.live:
             raise ValueError(f"node {node_id} is not up, so it cannot coordinate {key!r}")
         self._coordinators[self.coordinator_partition(key)] = node_id
+        self._update_internal_topics()
 
     def coordinator_partition(self, key: str) -> int:
         """Return the coordinator partition of a group or transactional id."""
@@ -228,6 +141,7 @@ class ClusterState:
                 start = index % len(self.node_ids)
                 order = self.node_ids[start:] + self.node_ids[:start]
                 self._coordinators[index] = self._first_live(order, NO_LEADER)
+        self._update_internal_topics()
         self.save_if_possible()
 
     def on_node_startup(self, node_id: int) -> None:
@@ -238,6 +152,7 @@ class ClusterState:
         self._coordinators = [
             node_id if leader == NO_LEADER else leader for leader in self._coordinators
         ]
+        self._update_internal_topics()
         self.save_if_possible()
 
     def on_features_updated(self, finalized: Mapping[str, int]) -> None:
@@ -366,16 +281,20 @@ class ClusterState:
         for topic in self.topics.values():
             yield from topic.partitions
 
+    def all_topics(self) -> ChainMap[str, Topic]:
+        """Return a view of the topics of clients and the internal ones by name."""
+        return ChainMap(self.topics, self.internal_topics.topics)
+
     def topic(self, name: str) -> Topic:
         """Return a topic by name. Raises `ApiError`."""
-        topic = self.topics.get(name)
+        topic = self.topics.get(name) or self.internal_topics.get(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """Return a topic by id. Raises `ApiError`."""
-        topic = self._by_id.get(topic_id)
+        topic = self._by_id.get(topic_id) or self.internal_topics.get_by_id(topic_id)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return topic
@@ -402,15 +321,17 @@ class ClusterState:
             ApiError: An argument is invalid.
             StorageError: The topic cannot be stored.
         """
-        self._check_name(name)
+        check_new_topic_name(name, self.all_topics())
         replicas = (
-            self._validate_assignments(assignments)
+            validate_assignments(assignments, self.node_ids)
             if assignments
             else self._assign_replicas(name, partitions, replication_factor)
         )
         self._check_count(len(replicas))
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
         topic = Topic(name, topic_id, [], validate_new_topic_configs(configs or {}))
+        if not validate_only and name in CONFIGS:
+            return self.create_internal_topic(name, topic.configs)
         if not validate_only:
             for callback in self.before_topic_creation:
                 callback()
@@ -433,6 +354,22 @@ class ClusterState:
         )
         return topic
 
+    def create_internal_topic(self, name: str, configs: Mapping[str, str] | None = None) -> Topic:
+        """Create an internal topic where it does not exist, as its first use does.
+
+        It always has the partitions that the coordinators have.
+        """
+        topic = self.internal_topics.get(name)
+        if topic is None:
+            topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+            topic = self.internal_topics.create(name, topic_id, configs)
+            self._update_internal_topics()
+            self.save_if_possible()
+        return topic
+
+    def _update_internal_topics(self) -> None:
+        self.internal_topics.update(self._coordinators, self.live)
+
     def add_partitions(
         self,
         topic: Topic,
@@ -448,22 +385,34 @@ class ClusterState:
             StorageError: The partitions cannot be stored.
         """
         present = len(topic.partitions)
-        if count <= present:
+        if topic.name in self.internal_topics.topics:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Topic {topic.name} always has {present} partitions."
+            )
+        if count == present:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s)."
+            )
+        if count < present:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic {topic.name!r} has {present} partitions; {count} is not more",
+                f"The topic {topic.name} currently has {present} partition(s);"
+                f" {count} would not be an increase.",
             )
         self._check_count(count - present)
         if assignments is None:
             factor = len(topic.partitions[0].replicas)
-            assigned = self._spread_replicas(topic.name, range(present, count), factor)
+            indexes = range(present, count)
+            assigned = spread_replicas(topic.name, indexes, factor, self.node_ids)
         elif len(assignments) != count - present:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{count - present} new partitions, but {len(assignments)} assignments",
+                f"Attempted to add {count - present} additional partition(s), but only"
+                f" {len(assignments)} assignment(s) were specified.",
             )
         else:
-            assigned = self._validate_assignments(dict(enumerate(assignments, present)), present)
+            new = dict(enumerate(assignments, present))
+            assigned = validate_assignments(new, self.node_ids, present)
         if validate_only:
             return
         self._delete_stale_logs(topic.name, range(present, count))
@@ -497,6 +446,10 @@ class ClusterState:
         Raises:
             StorageError: The topic was not deleted.
         """
+        if self.internal_topics.get(topic.name) is topic:
+            self.internal_topics.remove(topic.name)
+            self.save_if_possible()
+            return
         kept = dict(self.topics)
         self._remove_topic(topic)
         try:
@@ -525,21 +478,10 @@ class ClusterState:
         for callback in self.on_topic_deletion:
             callback(topic.name)
 
-    def _check_name(self, name: str) -> None:
-        check_topic_name(name)
-        if name in self.topics:
-            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-        flat = name.replace(".", "_")
-        for other in self.topics:
-            if other.replace(".", "_") == flat:
-                raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}"
-                )
-
     def _check_count(self, added: int) -> None:
         if added > MAX_PARTITIONS:
             raise ApiError(
-                ErrorCode.POLICY_VIOLATION, f"at most {MAX_PARTITIONS} new partitions per request"
+                ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
         if (
             sum(len(topic.partitions) for topic in self.topics.values()) + added
@@ -554,51 +496,13 @@ class ClusterState:
         self, name: str, partitions: int, replication_factor: int
     ) -> list[list[int]]:
         count = self.options.default_partitions if partitions == -1 else partitions
-        if count < 1:
-            raise ApiError(ErrorCode.INVALID_PARTITIONS, "a topic needs at least one partition")
-        self._check_count(count)
         factor = replication_factor
         if factor == -1:
             default = self.options.default_replication_factor
             factor = default or min(DEFAULT_REPLICATION_FACTOR, len(self.node_ids))
-        if not 1 <= factor <= len(self.node_ids):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas need as many nodes, but the cluster has {len(self.node_ids)}",
-            )
-        return self._spread_replicas(name, range(count), factor)
-
-    def _spread_replicas(self, name: str, indexes: range, factor: int) -> list[list[int]]:
-        nodes = self.node_ids
-        start = zlib.crc32(name.encode())
-        return [
-            [nodes[(start + index + replica) % len(nodes)] for replica in range(factor)]
-            for index in indexes
-        ]
-
-    def _validate_assignments(
-        self, assignments: Mapping[int, Sequence[int]], first_partition: int = 0
-    ) -> list[list[int]]:
-        indexes = range(first_partition, first_partition + len(assignments))
-        if sorted(assignments) != list(indexes):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partitions must be numbered from {first_partition} without gaps",
-            )
-        assigned = [list(assignments[index]) for index in indexes]
-        for index, replicas in zip(indexes, assigned, strict=True):
-            known = all(node in self.node_ids for node in replicas)
-            if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
-                raise ApiError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"invalid replicas {replicas} for partition {index}",
-                )
-            if len(replicas) != len(assigned[0]):
-                raise ApiError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"partition {index} has {len(replicas)} replicas, the first {len(assigned[0])}",
-                )
-        return assigned
+        check_counts(count, factor, len(self.node_ids))
+        self._check_count(count)
+        return spread_replicas(name, range(count), factor, self.node_ids)
 
     def _create_partitions(
         self,
@@ -654,7 +558,7 @@ class ClusterState:
 
     def log_config(self, topic: str, node_id: int) -> LogConfig:
         """Return the config of the logs of a topic on a node."""
-        known = self.topics.get(topic)
+        known = self.topics.get(topic) or self.internal_topics.get(topic)
         own = {} if known is None else known.configs
         return self.dynamic_configs.log_config(topic, own, node_id)
 
@@ -736,6 +640,7 @@ class ClusterState:
             "producer_id_limit": self._producer_id_limit,
             "configs": self.dynamic_configs.to_json(),
             **self.metadata.to_json(),
+            "internal_topics": self.internal_topics.to_json(),
             "topics": [
                 {
                     "name": topic.name,
@@ -766,6 +671,8 @@ class ClusterState:
             self._next_producer_id = self._producer_id_limit = int(state["producer_id_limit"])
             self.dynamic_configs.load(state.get("configs", ()))
             self.metadata.load(state)
+            self.internal_topics.load(state.get("internal_topics", ()))
+            self._update_internal_topics()
             for saved in state["topics"]:
                 self._load_topic(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -803,31 +710,6 @@ def _reassignment_state(partition: Partition) -> dict[str, Any]:
     return {"adding": partition.adding, "removing": partition.removing}
 
 
-def is_internal_topic(name: str) -> bool:
-    """Return True for the topics in which Kafka keeps its own state."""
-    return name in INTERNAL_TOPICS
-
-
 def _is_disk_full(error: StorageError) -> bool:
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in {errno.ENOSPC, errno.EDQUOT}
-
-
-def check_topic_name(name: str) -> None:
-    """Raise `ApiError` unless the name is valid for a topic."""
-    if TOPIC_NAME.fullmatch(name) and name not in {".", ".."}:
-        return
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in {".", ".."}:
-        reason = f"'{name}' is not allowed"
-    elif len(name) > MAX_TOPIC_NAME_LENGTH:
-        reason = (
-            f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
-        )
-    else:
-        reason = (
-            f"'{name}' contains one or more characters other than ASCII alphanumerics,"
-            " '.', '_' and '-'"
-        )
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
+from aiokafkawire.broker.topics import NO_LEADER
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.runtime import Clock
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aiokafkawire.broker.cluster_state import ClusterState, Partition
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.configs import LogConfig
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.runtime import AutoResetEvent, Clock
 
 __all__ = ("LogRetention",)

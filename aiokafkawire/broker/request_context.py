@@ -13,7 +13,7 @@ from aiokafkawire.broker.authentication import CredentialStore, SaslAuthenticato
 from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.client_log import ClientLog
-from aiokafkawire.broker.cluster_state import ClusterState, Partition, Topic
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.features import TRANSACTION_VERSION
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
@@ -23,6 +23,7 @@ from aiokafkawire.broker.quotas.manager import ClientQuotaManager
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
 from aiokafkawire.broker.telemetry import ClientAttributes, ClientTelemetry
+from aiokafkawire.broker.topics import Partition, Topic, is_internal_topic
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.runtime import Address, Clock, Session
 from aiokafkawire.wire import ErrorCode
@@ -298,7 +299,7 @@ class RequestContext:
             ApiError: The partition does not exist, or not on this node.
         """
         replicas = self.replica_manager
-        if replicas is None:
+        if replicas is None or is_internal_topic(topic.name):
             return self.cluster.partition(topic, index)
         try:
             return replicas.replica(topic.name, index)

@@ -25,6 +25,9 @@ __all__ = ("POLL_MS", "ConsumePlan", "Reader", "format_partitions", "topic_patte
 POLL_MS = 500
 """Timeout of a poll, after which the stop offsets are checked."""
 
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Topics that no pattern matches."""
+
 RESET_TEXTS = {
     "earliest": "at the first record",
     "latest": "at the end; -o beginning starts at the first record",
@@ -236,7 +239,7 @@ def _missing_topics(topics: Sequence[str], pattern: str | None, known: Sequence[
     """Return a text for each topic that does not exist, or for a pattern without a match."""
     if pattern is None:
         return [f"topic {name} does not exist" for name in topics if name not in known]
-    if any(re.fullmatch(pattern, name) for name in known):
+    if any(re.fullmatch(pattern, name) for name in known if name not in INTERNAL_TOPICS):
         return []
     return [f"no topic matches {' '.join(topics)}"]
 

@@ -475,6 +475,13 @@ class History:
                 for state in (producer.sequences, producer.pending):
                     for where in [where for where in state if where[0] == name]:
                         del state[where]  # type: ignore[attr-defined]
+            return
+        # On a full disk a topic may stay without its records.
+        for partition, model in zip(
+            self.broker.state.cluster.topics[name].partitions, self.topics[name], strict=True
+        ):
+            if partition.log.start_offset == partition.log.end_offset:
+                model.acknowledged.clear()
 
     def enlarge(self) -> None:
         name = self.rng.choice(list(self.topics))

@@ -17,6 +17,7 @@ from aiokafkawire.broker.cluster_state import (
     PRODUCER_ID_BLOCK,
     ClusterState,
 )
+from aiokafkawire.broker.configs import TOPIC_CONFIGS
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
@@ -74,7 +75,10 @@ async def test_topics_are_made_as_asked() -> None:
     )
     assert [t.error_code for t in (plain, assigned, default)] == [E.NONE] * 3
     assert (plain.num_partitions, plain.replication_factor) == (4, 2)
-    assert [(c.name, c.value) for c in plain.configs] == [("retention.ms", "1")]
+    assert [(c.name, c.value) for c in plain.configs if c.config_source == 1] == [
+        ("retention.ms", "1")
+    ]
+    assert {c.name for c in plain.configs} == set(TOPIC_CONFIGS)
     assert (assigned.num_partitions, assigned.replication_factor) == (2, 2)
     assert (default.num_partitions, default.replication_factor) == (1, 3)
     assert topics == {"plain": 4, "assigned": 2, "default": 1}

@@ -82,7 +82,7 @@ def test_each_node_needs_its_rack() -> None:
 
 async def test_describe_configs_of_a_topic_returns_set_and_derived_values(broker: Broker) -> None:
     result = await describe(broker, TOPIC, "t", include_synonyms=True)
-    assert (result.error_code, result.error_message) == (E.NONE, None)
+    assert (result.error_code, result.error_message) == (E.NONE, "")
     configs = {config.name: config for config in result.configs}
     assert set(configs) == set(TOPIC_CONFIGS)
     retention = configs["retention.ms"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker import Acl, Broker
-from aiokafkawire.broker.cluster_state import NO_LEADER
+from aiokafkawire.broker.topics import NO_LEADER
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

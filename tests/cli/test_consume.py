@@ -362,6 +362,14 @@ def notes(done: subprocess.CompletedProcess[bytes]) -> list[str]:
     return done.stderr.decode().splitlines()
 
 
+def test_an_internal_topic_is_no_match_of_a_pattern(cli: Cli, servers: str, fill: Fill) -> None:
+    fill("matched", b"1\n")
+    given = ("-b", servers, "-G", "creates-offsets", "-o", "beginning", "-q", "-e")
+    assert cli("consume", *given, "^matched$")[:2] == (0, b"1\n")
+    code, _, err = cli("consume", *given, "^__consumer_")
+    assert (code, err) == (1, "aiokafkawire: no topic matches ^__consumer_\n")
+
+
 @pytest.mark.parametrize("what", ["later", "^later-"])
 def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None:
     with running("consume", "-b", servers, "-G", "waiting", what) as process:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import anyio
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.cluster_state import Partition
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.security import Secret
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.runtime import AutoResetEvent
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.produce import PartitionProduceResponse

@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import check_topic_name
 from aiokafkawire.broker.configs import ConfigResourceType
 from aiokafkawire.broker.configs.dynamic import DEFAULT_BROKER, MIN_INSYNC_REPLICAS
 from aiokafkawire.broker.configs.topics import validate_topic_configs
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import check_topic_name
 from aiokafkawire.wire import ErrorCode
 
 __all__ = ("alter_each", "authorize_configs", "check_node_id")
@@ -134,7 +134,7 @@ def _check_topic(context: RequestContext, name: str) -> None:
     if not name:
         raise _invalid("Default topic resources are not allowed.")
     check_topic_name(name)
-    if name not in context.cluster.topics:
+    if name not in context.cluster.all_topics():
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 

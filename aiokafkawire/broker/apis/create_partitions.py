@@ -28,7 +28,7 @@ async def handle(
         CreatePartitionsTopicResult(
             name=name,
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message="the topic is in the request more than once",
+            error_message="Duplicate topic name.",
         )
         for name, count in times.items()
         if count > 1

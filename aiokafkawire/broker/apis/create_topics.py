@@ -6,9 +6,11 @@ from collections import Counter
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import MAX_PARTITIONS, Topic
+from aiokafkawire.broker.apis.describe_configs import describe_topic
+from aiokafkawire.broker.cluster_state import MAX_PARTITIONS
 from aiokafkawire.broker.configs import InvalidConfigValue
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Topic
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
     CreatableTopic,
@@ -20,7 +22,7 @@ from aiokafkawire.wire.messages.create_topics import (
 
 __all__ = ("error_response", "handle")
 
-TOPIC_CONFIG_SOURCE = 1
+NOT_DEFAULT = "A manual partition assignment was specified, but {} was not set to -1."
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -32,7 +34,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         CreatableTopicResult(
             name=name,
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message="the topic is in the request more than once",
+            error_message="Duplicate topic name.",
         )
         for name, count in times.items()
         for _ in range(count if repeats else 1)
@@ -85,33 +87,31 @@ def _create_one(
         replication_factor=len(topic.partitions[0].replicas),
         configs=[
             CreatableTopicConfigs(
-                name=name,
-                value=value,
-                read_only=False,
-                config_source=TOPIC_CONFIG_SOURCE,
-                is_sensitive=False,
+                name=config.name,
+                value=config.value,
+                read_only=config.read_only,
+                config_source=config.config_source,
+                is_sensitive=config.is_sensitive,
             )
-            for name, value in topic.configs.items()
+            for config in describe_topic(context, topic.configs)
         ],
     )
 
 
 def _create(context: RequestContext, requested: CreatableTopic, *, validate_only: bool) -> Topic:
-    if requested.assignments and (requested.num_partitions, requested.replication_factor) != (
-        -1,
-        -1,
-    ):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            "num_partitions and replication_factor must be -1 when assignments are given",
-        )
+    if requested.assignments and requested.replication_factor != -1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, NOT_DEFAULT.format("replication factor"))
+    if requested.assignments and requested.num_partitions != -1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, NOT_DEFAULT.format("numPartitions"))
     if len(requested.assignments) > MAX_PARTITIONS:
         raise ApiError(ErrorCode.POLICY_VIOLATION)
-    indexes = [each.partition_index for each in requested.assignments]
-    if len(indexes) != len(dict.fromkeys(indexes)):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignments name a partition twice"
-        )
+    times = Counter(each.partition_index for each in requested.assignments)
+    for index, count in times.items():
+        if count > 1:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
     return context.cluster.create_topic(
         requested.name,
         requested.num_partitions,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition, is_internal_topic
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -62,6 +62,8 @@ def _delete(
     try:
         context.authorize(AclOperation.DELETE, ResourceType.TOPIC, name)
         topic = context.cluster.topic(name)
+        if is_internal_topic(name):
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = context.partition(topic, requested.partition_index)
         context.check_leader(partition)
         if "delete" not in context.topic_config(topic, "cleanup.policy"):

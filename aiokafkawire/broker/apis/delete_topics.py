@@ -19,6 +19,10 @@ __all__ = ("error_response", "handle")
 
 FIRST_ID_VERSION = 6
 FORBIDDEN = "Topic authorization failed."
+MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+}
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -34,7 +38,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
                     name=name,
                     topic_id=topic_id,
                     error_code=ErrorCode.INVALID_REQUEST,
-                    error_message="the topic is in the request more than once",
+                    error_message=f"Duplicate topic {'id' if name is None else 'name'}.",
                 )
             )
     responses += [
@@ -62,9 +66,11 @@ def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicSt
 def _delete_one(context: RequestContext, requested: DeleteTopicState) -> DeletableTopicResult:
     cluster = context.cluster
     try:
-        if (requested.name is None) == (requested.topic_id == ZERO_UUID):
+        if requested.name is None and requested.topic_id == ZERO_UUID:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        if requested.name is not None and requested.topic_id != ZERO_UUID:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, "a topic needs either a name or an id, not both"
+                ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
             )
         if requested.name is None:
             topic = cluster.topic_by_id(requested.topic_id)
@@ -78,6 +84,6 @@ def _delete_one(context: RequestContext, requested: DeleteTopicState) -> Deletab
             name=requested.name,
             topic_id=requested.topic_id,
             error_code=error.code,
-            error_message=error.message,
+            error_message=error.message or MESSAGES.get(error.code),
         )
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)

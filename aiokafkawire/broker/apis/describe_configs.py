@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.config_requests import MALFORMED, authorize_configs
-from aiokafkawire.broker.cluster_state import check_topic_name
 from aiokafkawire.broker.configs import (
     BROKER_CONFIGS,
     CLIENT_METRICS_CONFIGS,
@@ -21,6 +20,7 @@ from aiokafkawire.broker.configs import (
 from aiokafkawire.broker.configs.brokers import DYNAMIC_CONFIGS
 from aiokafkawire.broker.configs.dynamic import DEFAULT_BROKER, ConfigValue
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import check_topic_name
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -31,7 +31,7 @@ from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-__all__ = ("error_response", "handle")
+__all__ = ("describe_topic", "error_response", "handle")
 
 T = ConfigResourceType
 
@@ -39,7 +39,8 @@ UNKNOWN = 0
 
 GROUP_CONFIGS_SINCE = "4.0"
 CLIENT_METRICS_SINCE = "3.7"
-"""Earlier releases describe such resources without configs."""
+EMPTY_MESSAGE_SINCE = "2.6"
+"""Earlier releases describe such resources without configs, and have null for no message."""
 
 
 async def handle(
@@ -75,6 +76,7 @@ def _result(
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
+    no_message = "" if context.release.since(EMPTY_MESSAGE_SINCE) else None
     try:
         authorize_configs(
             context,
@@ -84,12 +86,12 @@ def _describe(
         )
         configs = list(_configs(context, resource.resource_type, resource.resource_name))
     except ApiError as error:
-        result = _result(resource, error.code, error.message)
+        result = _result(resource, error.code, error.message or no_message)
         if resource.resource_type not in set(T) and not context.release.since("2.4"):
             result.resource_type = UNKNOWN
         return result
     wanted = resource.configuration_keys
-    result = _result(resource, ErrorCode.NONE, None)
+    result = _result(resource, ErrorCode.NONE, no_message)
     result.configs = [each for each in configs if wanted is None or each.name in wanted]
     for each in result.configs:
         if not request.include_documentation:
@@ -122,8 +124,14 @@ def _configs(
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
     # Earlier releases described a missing topic with the defaults.
-    must_exist = context.release.since("2.0") or name in context.cluster.topics
-    own = context.cluster.topic(name).configs if must_exist else {}
+    must_exist = context.release.since("2.0") or name in context.cluster.all_topics()
+    yield from describe_topic(context, context.cluster.topic(name).configs if must_exist else {})
+
+
+def describe_topic(
+    context: RequestContext, own: Mapping[str, str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Return the configs of a topic for which the configs `own` are set."""
     dynamic, node_id = context.cluster.dynamic_configs, context.node_id
     for key, config in TOPIC_CONFIGS.items():
         values = dynamic.topic_values(own, key, config, node_id)
@@ -159,7 +167,7 @@ def _broker_config(name: str, values: Iterable[ConfigValue]) -> DescribeConfigsR
         return _config(name, config, values, read_only=name not in DYNAMIC_CONFIGS)
     # It may be a password.
     hidden = [ConfigValue(value.name, None, value.source) for value in values]
-    result = _config(name, NO_DEFINITION, hidden)
+    result = _config(name, NO_DEFINITION, hidden, read_only=True)
     result.is_sensitive, result.config_type = True, 0
     return result
 

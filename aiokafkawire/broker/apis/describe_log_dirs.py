@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import Partition, Topic
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition, Topic
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -32,7 +32,7 @@ async def handle(
         assert wanted is not None
         wanted.setdefault(requested.topic, set()).update(requested.partitions)
     topics = []
-    for topic in context.cluster.topics.values():
+    for topic in context.cluster.all_topics().values():
         indexes = None if wanted is None else wanted.get(topic.name, set())
         partitions = list(_partitions(context, topic, indexes))
         if partitions:

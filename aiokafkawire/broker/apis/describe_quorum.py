@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
-from aiokafkawire.broker.cluster_state import NO_LEADER
 from aiokafkawire.broker.quorum import CONTROLLER_LISTENER
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import NO_LEADER
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_quorum import (
     DescribeQuorumListener,

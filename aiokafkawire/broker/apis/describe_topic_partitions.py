@@ -7,14 +7,9 @@ from itertools import islice
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.metadata import MetadataSource, metadata_source
-from aiokafkawire.broker.cluster_state import (
-    NO_LEADER,
-    Partition,
-    check_topic_name,
-    is_internal_topic,
-)
 from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import NO_LEADER, Partition, check_topic_name, is_internal_topic
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.describe_topic_partitions import (
     Cursor,

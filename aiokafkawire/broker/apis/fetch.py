@@ -9,11 +9,11 @@ from uuid import UUID
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.handler import NodeEndpoints
-from aiokafkawire.broker.cluster_state import Partition, Topic
 from aiokafkawire.broker.fetch_session_cache import CachedPartition
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.replication import Replica
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition, Topic
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import down_convert
 from aiokafkawire.records.compression import Compression

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
+from aiokafkawire.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.find_coordinator import (
     Coordinator,
@@ -17,6 +18,10 @@ __all__ = ("error_response", "handle")
 GROUP = 0
 TRANSACTION = 1
 RESOURCE_TYPES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+INTERNAL_TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
+SHOWN_SINCE = "0.8.2"
+"""Earlier releases keep committed offsets in ZooKeeper."""
+
 FIRST_KEYS_VERSION = 4
 NO_NODE = -1
 
@@ -58,6 +63,8 @@ def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
         context.authorize(AclOperation.DESCRIBE, resource_type, key)
     except ApiError as error:
         return _nowhere(key, error.code, None)
+    if context.release.since(SHOWN_SINCE):
+        context.cluster.create_internal_topic(INTERNAL_TOPICS[key_type])
     node = context.cluster.coordinator(key)
     address = context.addresses.get(node)
     if address is None:

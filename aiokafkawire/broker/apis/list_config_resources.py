@@ -51,7 +51,7 @@ def error_response(
 
 def _names(context: RequestContext, resource_type: ConfigResourceType) -> list[str]:
     if resource_type is T.TOPIC:
-        return list(context.cluster.topics)
+        return list(context.cluster.all_topics())
     if resource_type in {T.BROKER, T.BROKER_LOGGER}:
         return [str(node_id) for node_id in context.cluster.live]
     return context.cluster.dynamic_configs.names(resource_type)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.log import TimestampAndOffset
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,

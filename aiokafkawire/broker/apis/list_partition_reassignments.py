@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

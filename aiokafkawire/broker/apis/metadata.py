@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError, StorageError
-from aiokafkawire.broker.cluster_state import (
+from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr, LiveNode
+from aiokafkawire.broker.replication.metadata_cache import MetadataCache
+from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import (
     NO_LEADER,
     Partition,
     check_topic_name,
     is_internal_topic,
 )
-from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr, LiveNode
-from aiokafkawire.broker.replication.metadata_cache import MetadataCache
-from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     AUTHORIZED_OPERATIONS_OMITTED,
@@ -112,7 +113,7 @@ def _describe_requested(
             return _describe_topic(context, source, topic.name, request)
         context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name)
         create = context.state.options.auto_create_topics and request.allow_auto_topic_creation
-        if create and requested.name not in cluster.topics:
+        if create and requested.name not in cluster.all_topics():
             context.authorize_topic_creation(requested.name)
             try:
                 cluster.create_topic(requested.name)
@@ -146,7 +147,7 @@ def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> Me
 def _describe_topic(
     context: RequestContext, source: MetadataSource, name: str, request: MetadataRequest
 ) -> MetadataResponseTopic:
-    topic = context.cluster.topics.get(name)
+    topic = context.cluster.all_topics().get(name)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=name,
@@ -220,7 +221,7 @@ class _ClusterMetadata:
 
     def __init__(self, context: RequestContext) -> None:
         cluster, addresses = context.cluster, context.addresses
-        self._topics = cluster.topics
+        self._topics = cluster.all_topics()
         self.controller_id = cluster.controller_id
         self.live = {
             node: LiveNode(addresses[node], cluster.racks.get(node))
@@ -240,6 +241,7 @@ class _CachedMetadata:
 
     def __init__(self, context: RequestContext, cache: MetadataCache) -> None:
         self._topics = cache.topics
+        self._internal = context.cluster.internal_topics.topics
         self.controller_id = cache.controller_id
         addresses = context.addresses
         self.live = {
@@ -248,7 +250,9 @@ class _CachedMetadata:
         }
 
     def names(self) -> Collection[str]:
-        return self._topics.keys()
+        return ChainMap[str, Any](self._topics, self._internal).keys()
 
-    def partitions(self, name: str) -> Iterable[tuple[int, LeaderAndIsr]]:
+    def partitions(self, name: str) -> Iterable[tuple[int, Partition | LeaderAndIsr]]:
+        if name in self._internal:
+            return enumerate(self._internal[name].partitions)
         return sorted(self._topics[name].items(), key=lambda entry: entry[0])

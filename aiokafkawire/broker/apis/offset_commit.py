@@ -7,7 +7,6 @@ from collections.abc import Callable
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit
-from aiokafkawire.broker.cluster_state import Topic
 from aiokafkawire.broker.groups.consumer_group.offset_checks import (
     CheckPartition,
     accept_partition,
@@ -15,6 +14,7 @@ from aiokafkawire.broker.groups.consumer_group.offset_checks import (
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Topic
 from aiokafkawire.runtime import Future
 from aiokafkawire.types import NO_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ErrorCode

@@ -10,11 +10,11 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.acks import ACKS_ALL, ProducePartitionStatus, wait_for_acks
 from aiokafkawire.broker.apis.handler import NodeEndpoints
 from aiokafkawire.broker.apis.transaction_verification import verify_transaction
-from aiokafkawire.broker.cluster_state import Partition, Topic
 from aiokafkawire.broker.log import PartitionLog, sequenced_batch
 from aiokafkawire.broker.message_conversion import up_convert
 from aiokafkawire.broker.producer_state import SequencedBatch
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
+from aiokafkawire.broker.topics import Partition, Topic, is_internal_topic
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records.batch import MAGIC_V2, BatchView, iter_batches
 from aiokafkawire.records.broker_records import assign_offsets, validate_produced
@@ -49,6 +49,9 @@ FIRST_STORAGE_ERROR_VERSION = 4
 """Older clients do not know KAFKA_STORAGE_ERROR but retry NOT_LEADER_OR_FOLLOWER (KIP-112)."""
 
 FIRST_ZSTD_VERSION = 7
+ADMIN_CLIENT_ID = "__admin_client"
+"""Client id that may write to internal topics, as in Kafka."""
+
 FIRST_ID_VERSION = 13
 
 
@@ -147,6 +150,8 @@ def _produce(
             AclOperation.WRITE,
             by_id=context.version >= FIRST_ID_VERSION,
         )
+        if is_internal_topic(topic.name) and context.client_id != ADMIN_CLIENT_ID:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = context.partition(topic, data.index)
         context.check_leader(partition)
         return _append(context, request, topic, partition, data.records)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
     TransactionContents,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.acks import ACKS_ALL, ProducePartitionStatus, wait_for_acks
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import control_batch
 from aiokafkawire.wire import ErrorCode

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from aiokafkawire.broker.cluster_state import ClusterState, Partition
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
     ControllerCommand,
@@ -21,6 +21,7 @@ from aiokafkawire.broker.replication.controller_commands import (
     StopReplicaCommand,
     UpdateMetadataCommand,
 )
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.runtime import Address
 
 __all__ = ("Controller",)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from aiokafkawire.broker.cluster_state import NO_LEADER
+from aiokafkawire.broker.topics import NO_LEADER
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.messages.leader_and_isr import (

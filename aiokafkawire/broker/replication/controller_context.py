@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from aiokafkawire.broker.callbacks import Callbacks
-from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.configs import TOPIC_CONFIGS, ConfigResourceType, ConfigSource
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.controller_commands import Key
 from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("ControllerContext",)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS, NO_LEADER
+from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS
 from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
     LeaderAndIsr,
     LiveNode,
     UpdateMetadataCommand,
 )
+from aiokafkawire.broker.topics import NO_LEADER
 
 __all__ = ("MetadataCache",)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr
+from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.wire import Buffer

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.callbacks import Callbacks
-from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.replication.controller import Controller
 from aiokafkawire.broker.replication.controller_commands import (
@@ -34,6 +33,7 @@ from aiokafkawire.broker.replication.replica_fetcher import (
 )
 from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.connection import ConnectionKind, VersionedRequest
 from aiokafkawire.connection.node_api_versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import KafkaError

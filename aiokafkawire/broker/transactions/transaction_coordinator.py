@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
-from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.broker.transactions.events import (
     CommitTxnOffsets,
     EpochFenced,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.controller_context import ControllerContext
 from aiokafkawire.broker.storage import MemoryStore
+from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.wire import ZERO_UUID
 
 ALL = [1, 2, 3]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.log import sequenced_batch
+from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
     EndTransaction,

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker import storage
-from aiokafkawire.broker.cluster_state import ClusterState, Partition
+from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.groups import offsets
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.broker.topics import Partition
 from aiokafkawire.broker.transactions import TransactionCoordinator, events, transaction_coordinator
 from aiokafkawire.records.batch import BatchView, iter_batches
 from aiokafkawire.records.broker_records import assign_offsets
