@@ -162,48 +162,26 @@ class RecordAppender:
         """
         if self._sender.failure is not None:
             self._sender.raise_if_failed()
-        transaction_manager = self._transaction_manager
-        if (
-            transaction_manager is not None
-            and type(transaction_manager.machine.state) is not InTransaction
-        ):
+        accumulator, transaction_manager = self._accumulator, self._transaction_manager
+        if transaction_manager is not None:
             transaction_manager.check_open()
-        topic, _, key, partition, _, _, size = record
+        topic, value, key, partition, timestamp_ms, headers, size = record
         queues = self._topics.get(topic) or self._sender.reactivate_topic(topic)
-        if queues is None or not self._accumulator.pool.has_room(size):
+        if queues is None or not accumulator.pool.has_room(size):
             return None
         if not waited and self._buffer_waiters.has_waiters:
             return None
-        queue: PartitionQueue | None = None
-        if partition is not None:
-            queue = queues.by_partition.get(partition)
-            if queue is None:
-                return None
-        elif self._config.partitioner is not None:
-            queue = self._call_partitioner(queues, key)
-        elif key is not None and not self._config.partitioner_ignore_keys:
-            queue = queues.queue_for_key(key)
-        return self._append_to(queues, queue, record, more_follow)
-
-    def _append_to(
-        self,
-        queues: TopicQueues,
-        queue: PartitionQueue | None,
-        record: RecordArgs,
-        more_follow: bool,
-    ) -> Delivery:
-        """Append a record to a partition's queue, by default to the sticky partition's."""
-        _, value, key, _, timestamp_ms, headers, size = record
-        accumulator, transaction_manager = self._accumulator, self._transaction_manager
-        now = self._now()
-        has_user_timestamp = timestamp_ms is not None
-        if timestamp_ms is None:
-            timestamp_ms = self._wall_ns() // 1_000_000
+        queue = None  # of the sticky partition
+        if partition is not None or key is not None or self._custom_partitioning:
+            queue = self._choose_queue(queues, partition, key)
+        if queue is None and partition is not None:
+            return None
+        now, has_user_timestamp = self._now(), timestamp_ms is not None
+        timestamp_ms = self._wall_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         delivery = None
         while delivery is None:  # until a partition's batch has space
             chosen = queue or queues.sticky_queue
-            if chosen is None:
-                chosen = accumulator.choose_sticky_queue(queues, self._rng, now)
+            chosen = chosen or accumulator.choose_sticky_queue(queues, self._rng, now)
             if transaction_manager is not None:
                 transaction_manager.add_partition(chosen.topic_partition)
             if accumulator.sends_immediately and chosen.open is None and not more_follow:
@@ -394,6 +372,18 @@ class RecordAppender:
                 max_block_s,
                 extra=log_fields(supervisor.fields, tp=TopicPartition(topic, partition)),
             )
+
+    def _choose_queue(
+        self, queues: TopicQueues, partition: int | None, key: bytes | None
+    ) -> PartitionQueue | None:
+        """Return the queue of a partition or key; None if unknown, or for the sticky one."""
+        if partition is not None:
+            return queues.by_partition.get(partition)
+        if self._config.partitioner is not None:
+            return self._call_partitioner(queues, key)
+        if key is not None and not self._config.partitioner_ignore_keys:
+            return queues.queue_for_key(key)
+        return None
 
     def _call_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:
         partitioner = self._config.partitioner
