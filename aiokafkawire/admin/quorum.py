@@ -148,7 +148,7 @@ class QuorumOperations(Operations):
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: Such as UNKNOWN_CONTROLLER_ID.
+            BrokerError: Such as CONTROLLER_ID_NOT_REGISTERED.
             UnsupportedVersion: The brokers are older than 4.4.
             KafkaError: No broker could answer.
         """

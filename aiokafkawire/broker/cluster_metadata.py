@@ -34,6 +34,7 @@ class ClusterMetadata:
         self.features = FeatureLevels()
         self.quorum = ControllerQuorum(node_ids)
         self.unregistered: set[int] = set()
+        self._unregistered_controllers: set[int] = set()
         self.offset = 0
 
     @property
@@ -54,6 +55,26 @@ class ClusterMetadata:
             )
         if node_id not in live:
             self.unregistered.add(node_id)
+
+    def unregister_controller(self, node_id: int, live: Sequence[int]) -> None:
+        """Forget the controller of a node that is down, as `unregister` does its broker.
+
+        Raises:
+            ApiError: The controller is not registered.
+        """
+        registered = set(self.quorum.node_ids) - self._unregistered_controllers
+        if node_id not in registered:
+            raise ApiError(
+                ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+                f"Controller ID {node_id} is not currently registered.",
+            )
+        if node_id not in live:
+            self._unregistered_controllers.add(node_id)
+
+    def register(self, node_id: int) -> None:
+        """Register the broker and the controller of a node that starts."""
+        self.unregistered.discard(node_id)
+        self._unregistered_controllers.discard(node_id)
 
     def to_json(self) -> dict[str, Any]:
         """Return the metadata to store."""

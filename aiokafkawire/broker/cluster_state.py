@@ -147,7 +147,7 @@ class ClusterState:
     def on_node_startup(self, node_id: int) -> None:
         """Return a node to the cluster, as follower of partitions that have a leader."""
         self.live = [other for other in self.node_ids if other in self.live or other == node_id]
-        self.metadata.unregistered.discard(node_id)
+        self.metadata.register(node_id)
         self._add_to_isr(node_id)
         self._coordinators = [
             node_id if leader == NO_LEADER else leader for leader in self._coordinators

@@ -109,6 +109,7 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.UPDATE_FEATURES: "2.7:0 3.3:1 4.0:2",
     ApiKey.DESCRIBE_QUORUM: "3.3:1 3.9:2",
     ApiKey.UNREGISTER_BROKER: "3.3:0",
+    ApiKey.UNREGISTER_CONTROLLER: "4.4:0",
     ApiKey.ADD_RAFT_VOTER: "3.9:0 4.2:1",
     ApiKey.REMOVE_RAFT_VOTER: "3.9:0",
 }

@@ -23,6 +23,7 @@ from aiokafkawire.wire.messages import (
     remove_raft_voter,
     renew_delegation_token,
     unregister_broker,
+    unregister_controller,
     update_features,
     write_txn_markers,
 )
@@ -156,6 +157,10 @@ ADMIN_REQUESTS: dict[ApiKey, tuple[Callable[[int, UUID], Request[Any]], set[Erro
     ApiKey.REMOVE_RAFT_VOTER: (removal, {ErrorCode.VOTER_NOT_FOUND}),
     ApiKey.UNREGISTER_BROKER: (
         lambda v, i: unregister_broker.UnregisterBrokerRequest(broker_id=1),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.UNREGISTER_CONTROLLER: (
+        lambda v, i: unregister_controller.UnregisterControllerRequest(controller_id=1),
         {ErrorCode.NONE},
     ),
 }

@@ -20,6 +20,7 @@ from aiokafkawire.wire.messages.describe_quorum import (
 )
 from aiokafkawire.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from aiokafkawire.wire.messages.unregister_broker import UnregisterBrokerRequest
+from aiokafkawire.wire.messages.unregister_controller import UnregisterControllerRequest
 from aiokafkawire.wire.primitives import uuid_to_text
 
 from .raw_client import connected
@@ -212,6 +213,20 @@ async def test_a_node_that_is_down_can_be_unregistered(broker: Broker) -> None:
 async def test_a_live_node_registers_again(broker: Broker) -> None:
     assert (await call(broker, UnregisterBrokerRequest(broker_id=3), 0)).error_code == E.NONE
     assert await nodes_of(broker, fenced=True) == {1: False, 2: False, 3: False}
+
+
+async def test_a_controller_that_is_down_can_be_unregistered(broker: Broker) -> None:
+    unknown = await call(broker, UnregisterControllerRequest(controller_id=9), 0)
+    assert (unknown.error_code, unknown.error_message) == (
+        E.CONTROLLER_ID_NOT_REGISTERED,
+        "Controller ID 9 is not currently registered.",
+    )
+    await broker.kill(3)
+    request = UnregisterControllerRequest(controller_id=3)
+    assert (await call(broker, request, 0)).error_code == E.NONE
+    assert (await call(broker, request, 0)).error_code == E.CONTROLLER_ID_NOT_REGISTERED
+    await broker.restart(3)
+    assert (await call(broker, request, 0)).error_code == E.NONE
 
 
 @pytest.mark.parametrize(

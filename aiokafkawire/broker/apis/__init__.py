@@ -68,6 +68,7 @@ from aiokafkawire.broker.apis import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    unregister_controller,
     update_features,
     update_metadata,
     write_txn_markers,
@@ -182,6 +183,9 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
         ApiKey.UNREGISTER_BROKER: Handler(
             unregister_broker.handle, unregister_broker.error_response
+        ),
+        ApiKey.UNREGISTER_CONTROLLER: Handler(
+            unregister_controller.handle, unregister_controller.error_response
         ),
         ApiKey.WRITE_TXN_MARKERS: Handler(
             write_txn_markers.handle, write_txn_markers.error_response

@@ -8,6 +8,7 @@ from uuid import UUID
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit
+from aiokafkawire.broker.groups.consumer_group.offset_checks import CheckPartition
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.request_context import RequestContext
@@ -76,7 +77,8 @@ async def handle(
         return ErrorCode.NONE
 
     try:
-        _check_group(context, request)
+        check_partition = _check_group(context, request)
+        _check_owner(context, request, check_partition)
         _join_transaction(context, request)
         response = _response(request, get_error)
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -139,7 +141,7 @@ def _name_topics(
     return refused
 
 
-def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
+def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition:
     context.check_coordinator(request.group_id)
     reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
@@ -151,7 +153,22 @@ def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> No
     )
     by_id = context.version >= FIRST_ID_VERSION
     missing = ErrorCode.GROUP_ID_NOT_FOUND if by_id else ErrorCode.ILLEGAL_GENERATION
-    check_commit(context, request.group_id, event, reply, missing=missing)
+    return check_commit(context, request.group_id, event, reply, missing=missing)
+
+
+def _check_owner(
+    context: RequestContext, request: TxnOffsetCommitRequest, check: CheckPartition
+) -> None:
+    """Raise `ApiError` if the member does not own a partition in its epoch (KIP-1251)."""
+    topics = context.cluster.topics
+    for topic in request.topics:
+        known = topics.get(topic.name)
+        if known is None:
+            continue
+        for requested in topic.partitions:
+            code = check(known.topic_id, requested.partition_index)
+            if code:
+                raise ApiError(code)
 
 
 def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> None:

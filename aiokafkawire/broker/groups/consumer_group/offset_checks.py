@@ -16,6 +16,9 @@ __all__ = ("CheckPartition", "accept_partition", "check_member_commit", "check_m
 FIRST_MEMBER_EPOCH_VERSION = 9
 """First version of OffsetCommit that members of the consumer protocol may use."""
 
+FIRST_STALE_EPOCH_VERSION = 6
+"""First version of TxnOffsetCommit with STALE_MEMBER_EPOCH (KIP-1319)."""
+
 CheckPartition = Callable[[UUID, int], ErrorCode]
 """Returns the error of a commit of one partition."""
 
@@ -33,7 +36,7 @@ def check_member_commit(
     Args:
         group: The group.
         event: Member and epoch of the request.
-        version: Version of OffsetCommit; not used for TxnOffsetCommit.
+        version: Version of OffsetCommit or TxnOffsetCommit.
 
     Raises:
         ApiError: The group does not accept any commit of the member.
@@ -44,16 +47,14 @@ def check_member_commit(
     member = group.get_member(event.member_id)
     if event.instance_id is not None:
         group.check_instance(event.member_id, event.instance_id)
+    has_generation = member.classic is not None
     if event.transactional:
-        if event.generation != member.epoch:
-            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-        return accept_partition
-    is_classic = member.classic is not None
-    if not is_classic and version < FIRST_MEMBER_EPOCH_VERSION:
+        has_generation = has_generation or version < FIRST_STALE_EPOCH_VERSION
+    elif not has_generation and version < FIRST_MEMBER_EPOCH_VERSION:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if event.generation == member.epoch:
         return accept_partition
-    stale = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    stale = ErrorCode.ILLEGAL_GENERATION if has_generation else ErrorCode.STALE_MEMBER_EPOCH
     if event.generation > member.epoch or not group.settings.checks_assignment_epochs:
         raise ApiError(stale)
 
