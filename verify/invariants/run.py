@@ -55,6 +55,11 @@ class Client:
         return self.options.get("group_id")
 
     @property
+    def secure(self) -> bool:
+        """True if connections begin with TLS or SASL."""
+        return self.options.get("security_protocol", "PLAINTEXT") != "PLAINTEXT"
+
+    @property
     def read_committed(self) -> bool:
         return self.options.get("isolation_level") == "read_committed"
 

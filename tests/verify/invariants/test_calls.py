@@ -133,6 +133,21 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
 
 
 @pytest.mark.parametrize(
+    ("cancelled", "protocol", "wrong"),
+    [(True, "PLAINTEXT", True), (True, "SASL_SSL", False), (False, "SASL_SSL", True)],
+)
+def test_a_cancelled_member_may_lack_the_time_to_authenticate(
+    cancelled: bool, protocol: str, wrong: bool
+) -> None:
+    builder = HistoryBuilder()
+    builder.consumer(security_protocol=protocol)
+    builder.time += 10.0
+    builder.closed(cancelled=cancelled)
+    found = builder.found(members=(("g", "c"),), joined=(("c", 1.0),))
+    assert numbers(found) == [10] * wrong
+
+
+@pytest.mark.parametrize(
     ("cancelled", "answered_s", "wrong"),
     [
         (True, None, False),
