@@ -399,6 +399,26 @@ def test_lost_partitions_are_committed_by_the_next_reader(read_again: bool, foun
     assert in_the_end(builder, 0) == found
 
 
+@pytest.mark.parametrize(("calls_again", "stored", "found"), [(False, 1, 0), (True, 1, 1)])
+def test_records_that_a_task_processes_during_a_revocation_are_read_again(
+    calls_again: bool, stored: int, found: int
+) -> None:
+    builder = reader()
+    builder.polled(*r(0), task="a")
+    builder.polled(*r(1, 2), task="b")
+    builder.call("getmany", 1.0, task="a")
+    if calls_again:
+        builder.call("getmany", 1.0, task="b")
+    builder.revoked(T0)
+    builder.assigned(T0)
+    call = builder.call("stop", 10.0)
+    builder.revoked(T0)
+    builder.returned(call)
+    builder.closed()
+    findings = builder.found(LOG, commits=(), committed={"g": ((T0, stored),)})
+    assert len([text for _, text in findings if "when leaving" in text]) == found
+
+
 def test_a_late_commit_of_an_abandoned_connection_is_not_the_leavers() -> None:
     for newest, found in ((3, 0), (2, 1)):
         builder = reader()

@@ -254,6 +254,8 @@ class _Progress:
             since = self._committed.assigned_since(self._client, event.at)
             for tp in event.partitions:
                 reading = self.readings.setdefault(tp, _Reading())
+                # Records that were not processed before the revocation are read again.
+                reading.position = min([reading.position, *reading.given.values()])
                 reading.given.clear()
                 self._begin(reading, tp, since, event.at)
         elif type(event) is PartitionsAssignedManually:
