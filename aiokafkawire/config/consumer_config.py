@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +20,15 @@ from aiokafkawire.errors import InvalidOption
 
 __all__ = ("ConsumerConfig", "ConsumerOptions")
 
+DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
+
+CLASSIC_PROTOCOL_OPTIONS: Mapping[str, Any] = {
+    "session_timeout_ms": None,
+    "heartbeat_interval_ms": 3_000,
+    "partition_assignment_strategy": DEFAULT_ASSIGNORS,
+}
+"""Options, with their defaults, that belong to the broker in the consumer protocol."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
@@ -32,6 +41,18 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = text_option(
         None,
         meaning="Id of a static member, which keeps its partitions across a restart (KIP-345).",
+    )
+    group_protocol: Literal["classic", "consumer", "auto"] = choice_option(
+        "classic",
+        "consumer",
+        "auto",
+        meaning="Protocol of the membership. With `consumer` the coordinator assigns partitions"
+        " (KIP-848, Kafka 4.0 or later), with `auto` where it can.",
+    )
+    group_remote_assignor: str | None = text_option(
+        None,
+        meaning="Assignor of the coordinator in the consumer protocol: `uniform` or `range`; by"
+        " default the coordinator chooses.",
     )
     session_timeout_ms: int | None = number_option(
         None,
@@ -86,7 +107,7 @@ class ConsumerConfig(ClientConfig):
         meaning="With `read_committed`, skip records of open and aborted transactions.",
     )
     partition_assignment_strategy: Sequence[Any] = option(
-        ("range", "cooperative-sticky"),
+        DEFAULT_ASSIGNORS,
         "Assignors that this member supports, in order of preference: names or `Assignor`s.",
     )
 
@@ -115,6 +136,7 @@ class ConsumerConfig(ClientConfig):
             )
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidOption("group_instance_id needs a group_id")
+        self._check_group_protocol()
         strategy = self.partition_assignment_strategy
         if isinstance(strategy, bytes) or not isinstance(strategy, Sequence):
             raise InvalidOption(
@@ -123,12 +145,28 @@ class ConsumerConfig(ClientConfig):
         if not strategy:
             raise InvalidOption("partition_assignment_strategy must name at least one assignor")
 
+    def _check_group_protocol(self) -> None:
+        if self.group_protocol != "classic" and self.offsets_storage == "zookeeper":
+            raise InvalidOption(f"group_protocol={self.group_protocol!r} stores offsets in Kafka")
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            raise InvalidOption("group_remote_assignor needs group_protocol='consumer' or 'auto'")
+        if self.group_protocol != "consumer":
+            return
+        for name, default in CLASSIC_PROTOCOL_OPTIONS.items():
+            if getattr(self, name) != default:
+                raise InvalidOption(
+                    f"{name} does not apply with group_protocol='consumer': the coordinator's"
+                    " configs, and group_remote_assignor, replace it"
+                )
+
 
 class ConsumerOptions(ClientOptions, total=False):
     """Keyword arguments of `Consumer`; see `ConsumerConfig`."""
 
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: Literal["classic", "consumer", "auto"]
+    group_remote_assignor: str | None
     session_timeout_ms: int | None
     heartbeat_interval_ms: int
     max_poll_interval_ms: int

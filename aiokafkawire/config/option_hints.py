@@ -21,7 +21,6 @@ SOCKETS = "sockets keep the defaults of the operating system"
 LOOP = "a client belongs to the event loop in which it is started"
 WAIT = "pass the timeout to the call: getmany(timeout_ms=…), getone(timeout_ms=…)"
 STORED = "commit() and auto-commit use the records that the application has processed"
-CLASSIC = "groups use the classic protocol"
 INTERNAL = "a pattern matches no internal topic; subscribe to one by its name"
 NEGOTIATED = "versions are negotiated with each broker; api_version='0.8.2' skips that"
 SESSIONS = "fetch sessions are used if the broker supports them"
@@ -131,8 +130,6 @@ ABSENT: Mapping[str, str] = {
     "client_dns_lookup": "all addresses of a host name are tried",
     "config_providers": NO_PLUGINS,
     "enable_metrics_push": METRICS,
-    "group_protocol": CLASSIC,
-    "group_remote_assignor": CLASSIC,
     "interceptor_classes": NO_PLUGINS,
     "metadata_recovery_strategy": "always rebootstrap: metadata_recovery_rebootstrap_trigger_ms",
     "share_acknowledgement_mode": "share groups are not supported",
@@ -161,7 +158,7 @@ ABSENT: Mapping[str, str] = {
     "enabled_events": EVENTS,
     "fetch_error_backoff_ms": "retry_backoff_ms applies to all retries",
     "fetch_queue_backoff_ms": "a fetch waits until the buffer has space: fetch_max_bytes",
-    "group_protocol_type": CLASSIC,
+    "group_protocol_type": "group_protocol chooses how the group is balanced",
     "internal_termination_signal": "the client has no threads that need a signal",
     "log_level": LOGGING,
     "log_queue": LOGGING,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
+from aiokafkawire.group.classic_member import ClassicMember
+from aiokafkawire.group.consumer_member import ConsumerProtocolMember
 from aiokafkawire.group.member import GroupMember
 from aiokafkawire.group.offset_fetch import Committed
 from aiokafkawire.group.offsets import CommitIdentity, GroupOffsets
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, Supervisor, checkpoint
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -21,6 +26,11 @@ from .notifier import Notifier
 from .rebalance import RebalanceHandler
 
 __all__ = ("GroupSession",)
+
+logger = logging.getLogger("aiokafkawire.consumer")
+
+GROUP_FEATURE = "group.version"
+"""Finalized feature of clusters with the consumer protocol (KIP-848)."""
 
 
 class GroupSession:
@@ -45,6 +55,8 @@ class GroupSession:
         delivery: RecordDelivery,
         notifier: Notifier,
     ) -> None:
+        self._group_protocol = config.group_protocol
+        self._supervisor = supervisor
         self._clock = runtime.clock
         self._timeout_s = config.default_api_timeout_ms / 1000
         self._assignment = assignment
@@ -68,8 +80,14 @@ class GroupSession:
             delivery=delivery,
             notifier=notifier,
         )
-        self.member = GroupMember(
-            cluster, runtime, supervisor, config, assignors=assignors, owner=self.rebalance
+        context = (cluster, runtime, supervisor, config)
+        self._make_classic = partial(
+            ClassicMember, *context, assignors=assignors, owner=self.rebalance
+        )
+        self.member: GroupMember = (
+            self._make_classic()
+            if config.group_protocol == "classic"
+            else ConsumerProtocolMember(*context, owner=self.rebalance)
         )
         self.auto_commit = (
             AutoCommit(
@@ -85,6 +103,25 @@ class GroupSession:
         )
         self.manual = False
         self.manual_commits = 0
+
+    def choose_protocol(self, cluster: Cluster) -> None:
+        """Fall back to the classic protocol if the cluster lacks the one of KIP-848.
+
+        Call it once, after the cluster is connected and before the member runs.
+        """
+        level = cluster.finalized_feature_level(GROUP_FEATURE)
+        if self._group_protocol != "auto" or level:
+            return
+        logger.info(
+            "Group %s: the cluster does not have the consumer protocol (feature %s); using the"
+            " classic protocol",
+            self.member.group_id,
+            GROUP_FEATURE,
+            extra=log_fields(self._supervisor.fields, group=self.member.group_id),
+        )
+        topics, self.member = self.member.topics, self._make_classic()
+        if topics:
+            self.member.subscribe(topics)
 
     def commit_identity(self) -> CommitIdentity | None:
         """Return the generation and member id to commit with; None if no commit is possible."""

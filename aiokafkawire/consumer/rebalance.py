@@ -83,6 +83,10 @@ class RebalanceHandler:
         self._assignment.counters.rebalances += 1
         self._offsets.on_rejoined(generation.number, owned)
 
+    def on_epoch_changed(self, epoch: int, owned: Collection[TopicPartition]) -> None:
+        """Note a new member epoch (KIP-848): commits that wait for it are sent again."""
+        self._offsets.on_rejoined(epoch, owned)
+
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Add partitions; they are read after the listener has returned.
 

@@ -101,6 +101,7 @@ class ConsumerSession(Session):
         self._supervisor.spawn(self.fetcher.run, name="fetcher")
         self._supervisor.spawn(self.position_resolver.run, name="position-resolver")
         if self.group is not None:
+            self.group.choose_protocol(self.cluster)
             self._supervisor.spawn(self.group.member.run, name="membership")
             self._supervisor.spawn(self.group.offsets.run, name="commits")
             if self.group.auto_commit is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator, ToNode
+from aiokafkawire.cluster.routing import ToCoordinator, ToNode
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import VersionedRequest
-from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
+from aiokafkawire.errors import GroupFailed, KafkaError
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, Request, Response
@@ -27,10 +27,11 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from . import responses
 from .assignors import Assignor
 from .leader import raising_group_failed
+from .member_requests import MemberRequests, RequestTask
 from .membership import events
 from .membership.effects import SendHeartbeat, SendJoin, SendLeave, SendSync
 
-__all__ = ("JOIN_SLACK_S", "ClassicGroupRequests", "RequestTask")
+__all__ = ("JOIN_SLACK_S", "ClassicGroupRequests")
 
 JOIN_SLACK_S = 5.0
 """Extra time for responses to JoinGroup and SyncGroup after the rebalance timeout."""
@@ -48,16 +49,9 @@ FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
 FIRST_WITH_MEMBERS_TO_LEAVE = 3
 R = TypeVar("R", bound=Response)
 
-RequestTask = Callable[[], Awaitable[events.RequestCompleted]]
-"""Sends a request and returns the event that completes it; a task of the member runs it."""
 
-
-class ClassicGroupRequests:
-    """Requests of one member. Each method returns the task for an effect of the machine.
-
-    `on_result` is called with the failure of each request, or with None if it succeeded. `log` adds
-    the fields of the member.
-    """
+class ClassicGroupRequests(MemberRequests):
+    """Requests of one member. Each method returns the task for an effect of the machine."""
 
     def __init__(
         self,
@@ -69,33 +63,8 @@ class ClassicGroupRequests:
         on_result: Callable[[KafkaError | None], None],
         log: Callable[..., None],
     ) -> None:
-        assert config.group_id is not None
-        self._group_id = config.group_id
-        self._cluster = cluster
-        self._clock = clock
-        self._config = config
+        super().__init__(cluster, clock, config, on_result=on_result, log=log)
         self._assignors = assignors
-        self._on_result = on_result
-        self._log = log
-
-    def find_coordinator(self, request: int) -> RequestTask:
-        deadline = self._clock.now() + self._config.request_timeout_ms / 1000
-
-        async def find() -> events.RequestCompleted:
-            try:
-                node = await self._cluster.find_coordinator(
-                    self._group_id, CoordinatorType.GROUP, deadline=deadline
-                )
-            except KafkaError as error:
-                self._on_result(error)
-                if error.retriable or isinstance(error, ProtocolError):
-                    return events.CoordinatorNotFound(request)
-                if isinstance(error, UnknownServerError):
-                    return events.UnknownServerErrorReceived(request, error)
-                return events.FatalErrorOccurred(request, error)
-            return events.CoordinatorFound(request, node)
-
-        return find
 
     def _rebalance_deadline(self) -> float:
         return self._clock.now() + self._config.max_poll_interval_ms / 1000 + JOIN_SLACK_S

@@ -307,11 +307,7 @@ def _response_received(
     must_await_rebalance = must_retry = must_verify = must_find_coordinator = False
     is_member = state.generation != NO_GENERATION
     rejoins = event.in_cooperative_rejoin or state.rejoined is not None
-    unknown_topic_responses = (
-        state.unknown_topic_responses + 1
-        if _UNKNOWN_TOPIC_CODES.intersection(event.codes.values())
-        else 0
-    )
+    unknown_topic_responses = _count_unknown_topics(state, event.codes)
     for tp, sent in state.sent.items():
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         rebalancing = is_member and code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -334,6 +330,9 @@ def _response_received(
         elif rebalancing:
             must_await_rebalance = True
             must_verify |= not rejoins
+        elif is_member and code == ErrorCode.STALE_MEMBER_EPOCH:
+            # Sent again with the epoch of the next heartbeat (KIP-848).
+            must_retry = must_verify = True
         elif error_for(code).retriable and not (
             code in _UNKNOWN_TOPIC_CODES and unknown_topic_responses >= MAX_UNKNOWN_TOPIC_COMMITS
         ):
@@ -358,6 +357,11 @@ def _response_received(
     if must_retry:
         return _back_off(machine, state.attempt, now, unknown_topic_responses), effects
     return CommitIdle(), effects
+
+
+def _count_unknown_topics(state: CommitInFlight, codes: Mapping[TopicPartition, int]) -> int:
+    unknown = _UNKNOWN_TOPIC_CODES.intersection(codes.values())
+    return state.unknown_topic_responses + 1 if unknown else 0
 
 
 def _await_rebalance(machine: CommitMachine, state: CommitInFlight, now: float) -> Outcome:

@@ -102,6 +102,9 @@ FEATURES: Mapping[str, Feature] = {
         "3.3", "metadata is in ZooKeeper", apis=(ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES)
     ),
     "local offsets": Feature("3.9", "all records are on the brokers' disks"),
+    "consumer protocol": Feature(
+        "4.0", "members balance the group themselves", apis=(ApiKey.CONSUMER_GROUP_HEARTBEAT,)
+    ),
     "transactions of KIP-890": Feature("4.0", "partitions are added to transactions by name"),
     "config resources": Feature(
         "4.1", "resources with configs are not listed", apis=(ApiKey.LIST_CONFIG_RESOURCES,)

@@ -90,6 +90,11 @@ def _common(release: Release, nodes: int) -> dict[str, str]:
     if release.number >= (4,):
         settings["share.coordinator.state.topic.replication.factor"] = replicas
         settings["share.coordinator.state.topic.min.isr"] = in_sync
+        # A rebalance of the consumer protocol takes a few heartbeats.
+        settings["group.consumer.min.heartbeat.interval.ms"] = "100"
+        settings["group.consumer.heartbeat.interval.ms"] = "200"
+    if release.number >= (4, 3):
+        settings["group.consumer.assignment.interval.ms"] = "0"
     return settings
 
 

@@ -17,6 +17,7 @@ TABLES: Mapping[str, str] = {
     "broker-group": "tests.broker.test_classic_group",
     "broker-transaction": "tests.broker.transactions.test_transaction_metadata",
     "commits": "tests.group.test_commit_machine",
+    "consumer-protocol": "tests.group.consumer_protocol.test_machine",
     "membership": "tests.group.test_membership_machine",
     "produce-errors": "tests.producer.test_batch_actions",
     "transaction-errors": "tests.producer.transactions.test_actions",

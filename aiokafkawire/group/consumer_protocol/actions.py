@@ -1,0 +1,185 @@
+"""Actions shared by the handlers of several states. `table` has the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.group.membership import states as outside
+from aiokafkawire.group.membership.actions import LEAVE_RESPONSE_TIMEOUT_S
+from aiokafkawire.group.membership.effects import (
+    AssignPartitions,
+    EnterGeneration,
+    FindCoordinator,
+    InterruptPoll,
+    LogMessage,
+    LosePartitions,
+    MembershipEffect,
+    RevokePartitions,
+)
+from aiokafkawire.group.membership.states import NextAction
+from aiokafkawire.runtime.interfaces import NEVER
+
+from . import states
+from .context import ConsumerProtocolContext
+from .effects import SendConsumerHeartbeat, SendLeaveEpoch
+
+Outcome = tuple[outside.MembershipState, Sequence[MembershipEffect]]
+AnyInHeartbeats = TypeVar("AnyInHeartbeats", bound=states.InHeartbeats)
+
+PROTOCOL = "consumer"
+
+
+def with_heartbeat(state: AnyInHeartbeats, heartbeat: states.HeartbeatSchedule) -> AnyInHeartbeats:
+    return replace(state, heartbeat=heartbeat)  # type: ignore[type-var]
+
+
+# --- heartbeats -------------------------------------------------------------------------------
+
+
+def join(now: float, attempt: int = 0) -> states.ConsumerJoining:
+    """Return the state that finds the coordinator and joins at `now`."""
+    return states.ConsumerJoining(states.HeartbeatSchedule(None, now, attempt=attempt))
+
+
+def send_due_heartbeat(
+    context: ConsumerProtocolContext, state: states.InHeartbeats, now: float
+) -> Outcome:
+    """Send a heartbeat, or FindCoordinator if the coordinator is unknown."""
+    heartbeat = state.heartbeat
+    if heartbeat.request is not None or now < heartbeat.next_at:
+        return state, ()
+    request = context.new_request()
+    if heartbeat.node is None:
+        return with_heartbeat(state, replace(heartbeat, request=request)), (
+            FindCoordinator(request),
+        )
+    owned = state.owned if isinstance(state, states.InGroup) else ()
+    fields, reported = states.ReportedFields(context.topics, owned), heartbeat.reported
+    send = SendConsumerHeartbeat(
+        request,
+        heartbeat.node,
+        state.epoch if isinstance(state, states.InGroup) else states.JOIN_EPOCH,
+        full=reported is None,
+        topics=None if reported and reported.topics == fields.topics else fields.topics,
+        # mutation: released-partitions-not-reported
+        owned=None if reported and reported.owned == fields.owned else fields.owned,
+    )
+    return with_heartbeat(state, replace(heartbeat, request=request, in_flight=fields)), (send,)
+
+
+def lose_and_rejoin(
+    context: ConsumerProtocolContext, state: states.InGroup, error: KafkaError, now: float
+) -> Outcome:
+    """Join again with epoch 0 and the same member id; the partitions belong to others now."""
+    reason = f"the coordinator removed the member ({error.reason})"
+    # mutation: fenced-member-keeps-partitions
+    lost = (LosePartitions(states.topic_partitions(state.owned), reason),) if state.owned else ()
+    joining = join(now, state.heartbeat.attempt)
+    heartbeat = replace(joining.heartbeat, node=state.heartbeat.node)
+    return with_heartbeat(joining, heartbeat), (LogMessage(f"rejoining: {reason}"), *lost)
+
+
+# --- reconciling ------------------------------------------------------------------------------
+
+
+def reconcile(context: ConsumerProtocolContext, state: states.InGroup, now: float) -> Outcome:
+    """Take the next step towards the target assignment, if no revocation is running."""
+    if isinstance(state, states.ConsumerRevoking):
+        return state, ()
+    to_revoke = states.without(state.owned, state.target.partitions)
+    if not to_revoke:
+        return _assign(context, state, now)
+    if context.poll_timer.open_polls:
+        return revoke(context, state, to_revoke, NextAction.JOIN)
+    due = states.ConsumerRevocationDue(state.heartbeat, state.epoch, state.owned, state.target)
+    return due, (InterruptPoll(),)
+
+
+def revoke(
+    context: ConsumerProtocolContext,
+    state: states.InGroup,
+    to_revoke: states.Partitions,
+    next_action: NextAction,
+) -> Outcome:
+    request = context.new_request()
+    revoking = states.ConsumerRevoking(
+        state.heartbeat, state.epoch, state.owned, state.target, to_revoke, request, next_action
+    )
+    return revoking, (RevokePartitions(request, states.topic_partitions(to_revoke)),)
+
+
+def _assign(context: ConsumerProtocolContext, state: states.InGroup, now: float) -> Outcome:
+    """Own the target partitions, and report them with the next heartbeat, at once."""
+    to_add = states.without(state.target.partitions, state.owned)
+    owned = state.target.partitions
+    changed = owned != state.owned or isinstance(state, states.Reconciling)
+    heartbeat = replace(state.heartbeat, next_at=now) if changed else state.heartbeat
+    stable = states.ConsumerStable(heartbeat, state.epoch, owned, state.target)
+    if not changed:
+        return stable, ()
+    generation = outside.Generation(
+        context.settings.member_id, state.epoch, PROTOCOL, context.topics, is_leader=False
+    )
+    return stable, (
+        EnterGeneration(generation, states.topic_partitions(owned)),
+        AssignPartitions(states.topic_partitions(to_add)),
+    )
+
+
+def end_while_revoking(
+    state: states.ConsumerRevoking, ended: outside.MembershipState
+) -> states.ConsumerRevoking:
+    """Stop heartbeats and keep only the partitions that are being revoked."""
+    silent = states.HeartbeatSchedule(state.heartbeat.node, NEVER)
+    return replace(state, heartbeat=silent, owned=state.to_revoke, ended=ended)
+
+
+# --- leaving ----------------------------------------------------------------------------------
+
+
+def leave_no_wait(context: ConsumerProtocolContext, now: float, reason: str) -> SendLeaveEpoch:
+    deadline = now + context.settings.request_timeout_ms / 1000
+    return SendLeaveEpoch(context.new_request(), deadline, reason)
+
+
+def leave(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    next_action: NextAction,
+    now: float,
+    deadline: float | None = None,
+) -> Outcome:
+    """Send the leave epoch, unless the coordinator cannot know the member."""
+    heartbeat = state.heartbeat
+    never_joined = heartbeat.in_flight is None and not heartbeat.attempt
+    if isinstance(state, states.ConsumerJoining) and never_joined:
+        return finish(context, next_action, now)
+    reason = "the consumer unsubscribed"
+    until = now + context.settings.request_timeout_ms / 1000
+    if next_action is NextAction.CLOSE:
+        reason = "the consumer is being closed"
+        until = now + LEAVE_RESPONSE_TIMEOUT_S
+    if deadline is not None:
+        until = min(until, deadline)
+    request = context.new_request()
+    return outside.Leaving(request, next_action, until), (SendLeaveEpoch(request, until, reason),)
+
+
+def finish(context: ConsumerProtocolContext, next_action: NextAction, now: float) -> Outcome:
+    """Return the state outside the group: closed, unsubscribed, or joining with new topics."""
+    if next_action is NextAction.CLOSE:
+        return outside.MembershipClosed(), ()
+    return (join(now) if context.topics else outside.Unjoined()), ()
+
+
+def or_leave(
+    context: ConsumerProtocolContext, next_action: NextAction, outcome: Outcome, now: float
+) -> Outcome:
+    """Return `outcome`, or the state outside the group if the member was leaving already."""
+    if next_action is NextAction.JOIN:
+        return outcome
+    state, _ = finish(context, next_action, now)
+    return state, outcome[1]

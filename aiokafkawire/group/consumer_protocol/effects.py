@@ -1,0 +1,53 @@
+"""Effects of the machine that the classic protocol does not have; the others are shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiokafkawire.group.membership.effects import MembershipEffect
+from aiokafkawire.types import NodeId
+
+from .states import Partitions
+
+__all__ = ("ChangeEpoch", "RefreshTopics", "SendConsumerHeartbeat", "SendLeaveEpoch")
+
+
+@dataclass(frozen=True, slots=True)
+class SendConsumerHeartbeat(MembershipEffect):
+    """Send a ConsumerGroupHeartbeat.
+
+    `full` adds what never changes, such as the rebalance timeout. `topics` and `owned` are None if
+    the coordinator knows them.
+    """
+
+    request: int
+    node: NodeId
+    epoch: int
+    full: bool
+    topics: tuple[str, ...] | None
+    owned: Partitions | None
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeaveEpoch(MembershipEffect):
+    """Leave with epoch -1, or -2 to come back as the same static member.
+
+    `GroupLeft` follows whether or not the request succeeds.
+    """
+
+    request: int
+    deadline: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEpoch(MembershipEffect):
+    """Offsets of `owned` are committed with this member epoch from now on."""
+
+    epoch: int
+    owned: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshTopics(MembershipEffect):
+    """Refresh the metadata: names of assigned topics are not known."""

@@ -1,0 +1,171 @@
+"""Handlers of the end of a membership: leaving, fencing, fatal errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aiokafkawire.errors import FencedInstanceId, KafkaError
+from aiokafkawire.group.membership import events as shared
+from aiokafkawire.group.membership import states as outside
+from aiokafkawire.group.membership.effects import LosePartitions
+from aiokafkawire.group.membership.states import NextAction
+
+from . import actions, events, states
+from .actions import Outcome
+from .context import ConsumerProtocolContext
+
+
+def _clear_subscription(
+    context: ConsumerProtocolContext, event: shared.Unsubscribed | shared.CloseRequested
+) -> NextAction:
+    context.topics = ()
+    return NextAction.CLOSE if isinstance(event, shared.CloseRequested) else NextAction.LEAVE
+
+
+def leave_without_partitions(
+    context: ConsumerProtocolContext,
+    state: outside.MembershipState,
+    event: shared.Unsubscribed | shared.CloseRequested,
+    now: float,
+) -> Outcome:
+    next_action = _clear_subscription(context, event)
+    if not isinstance(state, states.InHeartbeats):
+        return actions.finish(context, next_action, now)
+    deadline = event.deadline if isinstance(event, shared.CloseRequested) else None
+    return actions.leave(context, state, next_action, now, deadline)
+
+
+def revoke_and_leave(
+    context: ConsumerProtocolContext,
+    state: states.InGroup,
+    event: shared.Unsubscribed | shared.CloseRequested,
+    now: float,
+) -> Outcome:
+    if not state.owned:
+        return leave_without_partitions(context, state, event, now)
+    return actions.revoke(context, state, state.owned, _clear_subscription(context, event))
+
+
+def leave_after_revocation(
+    context: ConsumerProtocolContext,
+    state: states.ConsumerRevoking,
+    event: shared.Unsubscribed | shared.CloseRequested,
+    now: float,
+) -> Outcome:
+    next_action = _clear_subscription(context, event)
+    if state.next_action is NextAction.CLOSE:
+        return state, ()
+    return replace(state, next_action=next_action), ()
+
+
+def left(
+    context: ConsumerProtocolContext,
+    state: outside.Leaving,
+    event: shared.MembershipEvent,
+    now: float,
+) -> Outcome:
+    if isinstance(event, shared.DeadlineReached) and now < state.until:
+        return state, ()
+    return actions.finish(context, state.next_action, now)
+
+
+def shorten_leave(
+    context: ConsumerProtocolContext,
+    state: outside.Leaving,
+    event: shared.CloseRequested,
+    now: float,
+) -> Outcome:
+    context.topics = ()
+    until = min(state.until, event.deadline)
+    return replace(state, next_action=NextAction.CLOSE, until=until), ()
+
+
+def store_topics(
+    context: ConsumerProtocolContext,
+    state: outside.MembershipState,
+    event: shared.Subscribed | shared.Unsubscribed,
+    now: float,
+) -> Outcome:
+    context.topics = event.topics if isinstance(event, shared.Subscribed) else ()
+    return state, ()
+
+
+def rejoin_in_poll(
+    context: ConsumerProtocolContext,
+    state: outside.MembershipState,
+    event: shared.PollStarted,
+    now: float,
+) -> Outcome:
+    return actions.finish(context, NextAction.JOIN, now)
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def fail(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    event: shared.FatalErrorOccurred,
+    now: float,
+) -> Outcome:
+    return _end(context, state, outside.JoinFailed(event.error), event.error, now)
+
+
+def fail_to_join(
+    context: ConsumerProtocolContext,
+    state: states.ConsumerJoining,
+    event: events.MemberFenced,
+    now: float,
+) -> Outcome:
+    """A coordinator must accept epoch 0, so this is no fencing."""
+    return outside.JoinFailed(event.error), ()
+
+
+def fence(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    event: shared.InstanceFenced,
+    now: float,
+) -> Outcome:
+    error = FencedInstanceId(
+        f"another member uses group_instance_id {context.settings.group_instance_id!r}",
+        broker=event.error.broker,
+        api=event.error.api,
+    )
+    return _end(context, state, outside.Fenced(error), error, now)
+
+
+def _end(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    ended: outside.JoinFailed | outside.Fenced,
+    error: KafkaError,
+    now: float,
+) -> Outcome:
+    """Lose all partitions but those that are being revoked, and end the membership."""
+    owned = state.owned if isinstance(state, states.InGroup) else ()
+    if isinstance(state, states.ConsumerRevoking):
+        owned = states.without(owned, state.to_revoke)
+    lost = (LosePartitions(states.topic_partitions(owned), str(error)),) if owned else ()
+    if isinstance(state, states.ConsumerRevoking):
+        return actions.end_while_revoking(state, ended), lost
+    return ended, lost
+
+
+def mark_reported(
+    context: ConsumerProtocolContext,
+    state: outside.JoinFailed | outside.Fenced,
+    event: shared.GroupErrorReported,
+    now: float,
+) -> Outcome:
+    return replace(state, reported=True), ()
+
+
+def retry_after_failure(
+    context: ConsumerProtocolContext,
+    state: outside.JoinFailed,
+    event: shared.PollStarted,
+    now: float,
+) -> Outcome:
+    """Join again after the error was reported: the cause may be fixed, such as permissions."""
+    return actions.finish(context, NextAction.JOIN, now) if state.reported else (state, ())

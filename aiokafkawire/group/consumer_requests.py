@@ -1,0 +1,219 @@
+"""Requests of a group member in the consumer protocol (KIP-848): ConsumerGroupHeartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import groupby
+from uuid import UUID
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.routing import ToCoordinator, ToNode
+from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.errors import GroupFailed, KafkaError, UnknownServerError, UnsupportedVersion
+from aiokafkawire.runtime import Clock
+from aiokafkawire.wire.error_codes import ErrorCode
+from aiokafkawire.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+
+from .consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
+from .consumer_protocol.events import HeartbeatResponded, InstanceIdUnreleased, MemberFenced
+from .consumer_protocol.states import JOIN_EPOCH, OwnedPartition, TargetAssignment
+from .member_requests import MemberRequests, RequestTask
+from .membership import events
+from .responses import failure_event, group_error
+
+__all__ = ("API", "ConsumerGroupRequests", "heartbeat_event")
+
+API = "ConsumerGroupHeartbeat"
+
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+"""Member epoch of a static member that leaves for a moment: its partitions are kept for it."""
+
+MAX_INTERVAL_S = 3_600.0
+MIN_INTERVAL_S = 0.01
+"""Bounds of the heartbeat interval that a coordinator may ask for."""
+
+UNAVAILABLE = (
+    "the coordinator does not support the consumer protocol (KIP-848), which needs Kafka 4.0 with"
+    " the feature group.version; use group_protocol='classic' or 'auto'"
+)
+
+_RETRIABLE = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: events.CoordinatorLoadInProgress,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: events.CoordinatorUnavailable,
+    ErrorCode.NOT_COORDINATOR: events.CoordinatorUnavailable,
+    ErrorCode.REQUEST_TIMED_OUT: events.CoordinatorUnavailable,
+}
+
+_ADVICE = {
+    ErrorCode.UNRELEASED_INSTANCE_ID: "close the other consumer with this group_instance_id",
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "check group_remote_assignor",
+    ErrorCode.GROUP_ID_NOT_FOUND: "a group of another type has this group_id; use another one",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "check the pattern of the subscription",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the broker's group.consumer.max.size",
+    ErrorCode.INVALID_REQUEST: "the coordinator refused the heartbeat",
+}
+
+_FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
+
+class ConsumerGroupRequests(MemberRequests):
+    """Requests of one member. Each method returns the task for an effect of the machine.
+
+    `topic_names` returns the names of known topics by id.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        config: ConsumerConfig,
+        member_id: str,
+        *,
+        topic_names: Callable[[], Mapping[UUID, str]],
+        on_result: Callable[[KafkaError | None], None],
+        log: Callable[..., None],
+    ) -> None:
+        super().__init__(cluster, clock, config, on_result=on_result, log=log)
+        self._member_id = member_id
+        self._topic_names = topic_names
+
+    def heartbeat(self, effect: SendConsumerHeartbeat) -> RequestTask:
+        config = self._config
+        joins = effect.epoch == JOIN_EPOCH
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            member_epoch=effect.epoch,
+            instance_id=config.group_instance_id,
+            rack_id=(config.client_rack or None) if joins else None,
+            rebalance_timeout_ms=config.max_poll_interval_ms if effect.full else -1,
+            subscribed_topic_names=None if effect.topics is None else list(effect.topics),
+            server_assignor=config.group_remote_assignor if effect.full else None,
+            topic_partitions=None if effect.owned is None else _by_topic(effect.owned),
+        )
+
+        async def send() -> events.RequestCompleted:
+            timeout_s = config.request_timeout_ms / 1000
+            try:
+                response = await self._cluster.request(
+                    message,
+                    to=ToNode(effect.node),
+                    deadline=self._clock.now() + timeout_s,
+                    retry=False,
+                )
+            except KafkaError as error:
+                if isinstance(error, UnsupportedVersion):
+                    error.reason = UNAVAILABLE
+                self._on_result(error)
+                return failure_event(effect.request, error)
+            self._on_result(None)
+            return heartbeat_event(effect, response, self._topic_names(), str(effect.node))
+
+        return send
+
+    def leave(self, effect: SendLeaveEpoch) -> RequestTask:
+        static = self._config.group_instance_id is not None
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            member_epoch=LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH,
+            instance_id=self._config.group_instance_id,
+        )
+
+        async def send() -> events.RequestCompleted:
+            try:
+                await self._cluster.request(
+                    message, to=ToCoordinator(self._group_id), deadline=effect.deadline, retry=False
+                )
+            except KafkaError as error:
+                self._log(
+                    f"left ({effect.reason}), but {API} failed: {error}; the coordinator removes"
+                    " the member when its session times out",
+                    error=error,
+                )
+            else:
+                self._log(f"left ({effect.reason})")
+            return events.GroupLeft(effect.request)
+
+        return send
+
+
+def _by_topic(
+    partitions: Collection[OwnedPartition],
+) -> list[ConsumerGroupHeartbeatTopicPartitions]:
+    ordered = sorted(partitions)
+    return [
+        ConsumerGroupHeartbeatTopicPartitions(
+            topic_id=topic_id, partitions=[owned.partition for owned in group]
+        )
+        for topic_id, group in groupby(ordered, key=lambda owned: owned.topic_id)
+    ]
+
+
+def heartbeat_event(
+    effect: SendConsumerHeartbeat,
+    response: ConsumerGroupHeartbeatResponse,
+    names: Mapping[UUID, str],
+    broker: str | None = None,
+) -> events.RequestCompleted:
+    """Return the event for a ConsumerGroupHeartbeat response."""
+    request, code = effect.request, response.error_code
+    if code == ErrorCode.NONE:
+        return _success_event(effect, response, names)
+    if code in _RETRIABLE:
+        return _RETRIABLE[ErrorCode(code)](request)
+    error = _failure(code, response.error_message, broker)
+    joins = effect.epoch == JOIN_EPOCH
+    # mutation: removed-group-is-fatal
+    if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joins):
+        return MemberFenced(request, error)
+    if code == ErrorCode.FENCED_INSTANCE_ID:
+        return events.InstanceFenced(request, error)
+    if code == ErrorCode.UNRELEASED_INSTANCE_ID:
+        return InstanceIdUnreleased(request, error)
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        unsupported = UnsupportedVersion(UNAVAILABLE, api=API, broker=broker)
+        return events.FatalErrorOccurred(request, unsupported)
+    if isinstance(error, UnknownServerError):
+        return events.UnknownServerErrorReceived(request, error)
+    if error.retriable:
+        return events.CoordinatorUnavailable(request)
+    return events.FatalErrorOccurred(request, error)
+
+
+def _failure(code: int, message: str | None, broker: str | None) -> KafkaError:
+    """Return the error for a code, with the coordinator's text and advice."""
+    error = group_error(code, API, broker)
+    if code not in _ADVICE:
+        return error
+    text = f"{ErrorCode(code).name}: {message}" if message else ErrorCode(code).name
+    failed = GroupFailed(f"{text} ({_ADVICE[ErrorCode(code)]})", api=API, broker=broker)
+    failed.__cause__ = error
+    return failed
+
+
+def _success_event(
+    effect: SendConsumerHeartbeat,
+    response: ConsumerGroupHeartbeatResponse,
+    names: Mapping[UUID, str],
+) -> events.RequestCompleted:
+    epoch, interval_s = response.member_epoch, response.heartbeat_interval_ms / 1000
+    if epoch <= JOIN_EPOCH:
+        return events.ProtocolViolation(effect.request, f"member epoch {epoch} in a response")
+    target: TargetAssignment | None = None
+    if response.assignment is not None:
+        target = TargetAssignment(
+            unresolved={
+                topic.topic_id: tuple(
+                    sorted({number for number in topic.partitions if number >= 0})
+                )
+                for topic in response.assignment.topic_partitions
+            }
+        ).resolve(names)
+    interval_s = min(max(interval_s, MIN_INTERVAL_S), MAX_INTERVAL_S)
+    return HeartbeatResponded(effect.request, epoch, interval_s, target)

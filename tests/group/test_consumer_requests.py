@@ -1,0 +1,132 @@
+"""Events for ConsumerGroupHeartbeat responses, hostile ones included."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from aiokafkawire.errors import GroupFailed, UnsupportedVersion
+from aiokafkawire.group.consumer_protocol.effects import SendConsumerHeartbeat
+from aiokafkawire.group.consumer_protocol.events import (
+    HeartbeatResponded,
+    InstanceIdUnreleased,
+    MemberFenced,
+)
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition, TargetAssignment
+from aiokafkawire.group.consumer_requests import heartbeat_event
+from aiokafkawire.group.membership import events
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+
+ORDERS, OTHER = UUID(int=1), UUID(int=2)
+NAMES = {ORDERS: "orders"}
+JOIN = SendConsumerHeartbeat(7, 1, 0, full=True, topics=("orders",), owned=())
+HEARTBEAT = SendConsumerHeartbeat(7, 1, 4, full=False, topics=None, owned=None)
+
+
+def response(**fields: Any) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        **{
+            "throttle_time_ms": 0,
+            "error_code": 0,
+            "member_epoch": 5,
+            "heartbeat_interval_ms": 5_000,
+        }
+        | fields
+    )
+
+
+def assignment(**partitions: Any) -> ConsumerGroupHeartbeatAssignment:
+    return ConsumerGroupHeartbeatAssignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in partitions["topics"]
+        ]
+    )
+
+
+def test_an_assignment_with_known_and_unknown_topics() -> None:
+    event = heartbeat_event(
+        HEARTBEAT, response(assignment=assignment(topics=[(ORDERS, [1, 0]), (OTHER, [3])])), NAMES
+    )
+    owned = (OwnedPartition(ORDERS, "orders", 0), OwnedPartition(ORDERS, "orders", 1))
+    assert event == HeartbeatResponded(7, 5, 5.0, TargetAssignment(owned, {OTHER: (3,)}))
+
+
+def test_no_assignment_is_not_an_empty_one() -> None:
+    unchanged = heartbeat_event(HEARTBEAT, response(), NAMES)
+    nothing = heartbeat_event(HEARTBEAT, response(assignment=assignment(topics=[])), NAMES)
+    assert unchanged == HeartbeatResponded(7, 5, 5.0, None)
+    assert nothing == HeartbeatResponded(7, 5, 5.0, TargetAssignment())
+
+
+def test_repeated_and_negative_partitions_are_dropped() -> None:
+    event = heartbeat_event(
+        HEARTBEAT, response(assignment=assignment(topics=[(ORDERS, [1, -1, 1])])), NAMES
+    )
+    assert isinstance(event, HeartbeatResponded)
+    assert event.target == TargetAssignment((OwnedPartition(ORDERS, "orders", 1),))
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "expected_s"), [(0, 0.01), (-5, 0.01), (2**31 - 1, 3_600.0)]
+)
+def test_an_impossible_interval_is_bounded(interval_ms: int, expected_s: float) -> None:
+    event = heartbeat_event(HEARTBEAT, response(heartbeat_interval_ms=interval_ms), NAMES)
+    assert isinstance(event, HeartbeatResponded)
+    assert event.interval_s == expected_s
+
+
+@pytest.mark.parametrize("epoch", [0, -1, -2])
+def test_an_epoch_that_no_member_has(epoch: int) -> None:
+    event = heartbeat_event(HEARTBEAT, response(member_epoch=epoch), NAMES)
+    assert isinstance(event, events.ProtocolViolation)
+
+
+@pytest.mark.parametrize(
+    ("code", "joining", "member"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, events.CoordinatorLoadInProgress, None),
+        (ErrorCode.NOT_COORDINATOR, events.CoordinatorUnavailable, None),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, events.CoordinatorUnavailable, None),
+        (ErrorCode.UNKNOWN_MEMBER_ID, MemberFenced, None),
+        (ErrorCode.FENCED_MEMBER_EPOCH, MemberFenced, None),
+        (ErrorCode.GROUP_ID_NOT_FOUND, events.FatalErrorOccurred, MemberFenced),
+        (ErrorCode.FENCED_INSTANCE_ID, events.InstanceFenced, None),
+        (ErrorCode.UNRELEASED_INSTANCE_ID, InstanceIdUnreleased, None),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, events.FatalErrorOccurred, None),
+        (ErrorCode.INVALID_REQUEST, events.FatalErrorOccurred, None),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, events.UnknownServerErrorReceived, None),
+        (ErrorCode.NETWORK_EXCEPTION, events.CoordinatorUnavailable, None),
+        (9_999, events.UnknownServerErrorReceived, None),
+    ],
+)
+def test_error_codes(code: int, joining: type, member: type | None) -> None:
+    failed = response(error_code=code, member_epoch=0, heartbeat_interval_ms=0)
+    assert type(heartbeat_event(JOIN, failed, NAMES)) is joining
+    assert type(heartbeat_event(HEARTBEAT, failed, NAMES)) is (member or joining)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [
+        (ErrorCode.UNSUPPORTED_VERSION, UnsupportedVersion, "Kafka 4.0"),
+        (ErrorCode.UNSUPPORTED_ASSIGNOR, GroupFailed, "group_remote_assignor"),
+        (ErrorCode.GROUP_ID_NOT_FOUND, GroupFailed, "another type"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, GroupFailed, "max.size"),
+    ],
+)
+def test_final_errors_have_the_text_of_the_coordinator_and_advice(
+    code: int, kind: type, advice: str
+) -> None:
+    event = heartbeat_event(JOIN, response(error_code=code, error_message="its text"), NAMES)
+    assert isinstance(event, events.FatalErrorOccurred)
+    assert type(event.error) is kind
+    assert advice in str(event.error)
+    assert kind is UnsupportedVersion or "its text" in str(event.error)
