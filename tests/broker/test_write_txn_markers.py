@@ -114,8 +114,8 @@ async def test_a_hanging_transaction_is_aborted(options: dict[str, Any]) -> None
 
 
 async def test_errors_of_kafka_4_3() -> None:
-    async with Broker(nodes=2) as broker:
-        await broker.create_topic("t", replication_factor=1)
+    async with Broker(nodes=3) as broker:
+        broker._running.cluster.create_topic("t", assignments={0: [1, 2], 1: [2, 3]})
         leader = broker.leader("t", 0)
         async with connected(broker, leader) as client:
             assert await write(client, markers(coordinator_epoch=5)) == E.NONE
@@ -135,6 +135,8 @@ async def test_errors_of_kafka_4_3() -> None:
             assert await write(client, markers("u")) == E.UNKNOWN_TOPIC_OR_PARTITION
             assert await write(client, markers(producer_id=-1)) == E.UNKNOWN_SERVER_ERROR
             assert (await client.call(WriteTxnMarkersRequest(markers=[]), 2)).markers == []
+            # Without a replica, the partition is unknown to the node.
+            assert await write(client, markers("t", 1)) == E.UNKNOWN_TOPIC_OR_PARTITION
         async with connected(broker, 3 - leader) as client:
             assert await write(client, markers()) == E.NOT_LEADER_OR_FOLLOWER
 

@@ -73,6 +73,8 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     if marker.producer_id < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     known = context.cluster.topic(topic)
+    if context.node_id not in context.cluster.partition(known, index).replicas:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     partition = context.partition(known, index)
     context.check_leader(partition)
     partition.log.producers.check_marker(
