@@ -38,11 +38,12 @@ python_use_unqualified_type_names = True
 nitpicky = True
 # Types in signatures that these pages do not describe: Python's own, and internal ones.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(collections|typing|re|pathlib|types|enum|os|ssl|pyarrow)\..*"),
+    (r"py:.*", r"(collections|typing|re|pathlib|types|enum|os|ssl|pyarrow|uuid|datetime)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
     (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionContextManager)"),
-    (r"py:.*", r"(.*\.)?(AclBinding|TokenValidator|Mapping\[str)"),
+    (r"py:.*", r"(.*\.)?(TokenValidator|Mapping\[str|NodeId|ProducerIdAndEpoch)"),
+    (r"py:.*", r"(.*\.)?(AclBinding|ClientMetrics|BrokerThread)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
     # Errors that a docstring lists under "Raises": errors.md describes them.
     (r"py:exc", r"\w+"),

@@ -144,7 +144,7 @@ class ConfigOperations(Operations):
             await admin.incremental_alter_configs({orders: {"retention.ms": "3600000"}})
 
         Args:
-            changes: New values by name, or `AlterConfigOp`s, by resource. The value None resets a
+            changes: New values by name, or a list of `AlterConfigOp`, by resource. None resets a
                 config to its default.
             validate_only: Only check the request.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.

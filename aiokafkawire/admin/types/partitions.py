@@ -61,7 +61,7 @@ class OffsetSpec(IntEnum):
     """Offset for `list_offsets`, instead of a timestamp."""
 
     LATEST = -1
-    """The end of the log: the high watermark, or with `read_committed` the last stable offset."""
+    """The high watermark, or with `read_committed` the last stable offset."""
 
     EARLIEST = -2
     """The start of the log."""
