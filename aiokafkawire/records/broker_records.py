@@ -10,6 +10,8 @@ from aiokafkawire.errors import CorruptRecord
 from . import legacy
 from .batch import (
     ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD_BYTES,
+    CODEC_MASK,
     CRC_POSITION,
     MAGIC_V2,
     TIMESTAMP_TYPE_FLAG,
@@ -19,13 +21,14 @@ from .batch import (
 )
 from .builder import BatchBuilder
 from .columns import Columns
-from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
+from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, compress, decompress
 from .kernel import Buffer
 
-__all__ = ("assign_offsets", "control_batch", "down_convert", "validate_produced")
+__all__ = ("assign_offsets", "control_batch", "down_convert", "recompress", "validate_produced")
 
 MAX_TIMESTAMP_POSITION = 35
 LEADER_EPOCH_POSITION = 12
+LENGTH_POSITION = 8
 
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
@@ -95,6 +98,31 @@ def _assign_in_header(
         _INT16.pack_into(out, ATTRIBUTES_POSITION, attributes)
         _CRC.pack_into(out, CRC_POSITION, batch_crc(out))
     return bytes(out)
+
+
+def recompress(
+    batch: BatchView, codec: Compression, level: int | None, max_decompressed_bytes: int
+) -> BatchView:
+    """Return a batch of format 2 in another codec; other formats are returned as they are.
+
+    Args:
+        batch: A validated batch.
+        codec: Codec of the result.
+        level: Level of gzip, lz4 and zstd, None for the codec's default.
+        max_decompressed_bytes: Limit of the records without compression.
+
+    Raises:
+        CorruptRecord: The records exceed the limit.
+    """
+    if batch.magic != MAGIC_V2 or batch.compression is codec:
+        return batch
+    records = batch.buffer[BATCH_OVERHEAD_BYTES:]
+    plain = decompress(batch.compression, records, max_decompressed_bytes)
+    out = bytearray(batch.buffer[:BATCH_OVERHEAD_BYTES]) + compress(codec, plain, level)
+    _INT32.pack_into(out, LENGTH_POSITION, len(out) - LEADER_EPOCH_POSITION)
+    _INT16.pack_into(out, ATTRIBUTES_POSITION, batch.attributes & ~CODEC_MASK | codec)
+    _CRC.pack_into(out, CRC_POSITION, batch_crc(out))
+    return BatchView(memoryview(bytes(out)))
 
 
 def down_convert(batches: Iterable[BatchView], magic: int) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 
 from aiokafkawire.broker import Acl, Broker
 from aiokafkawire.errors import BrokerError
+from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.alter_configs import (
     AlterableConfig,
@@ -109,6 +110,30 @@ async def test_timestamps_are_those_of_the_append_once_the_topic_says_so(broker:
     assert await append_time() == -1
     await set_config(broker, TOPIC, "t", "message.timestamp.type", "LogAppendTime")
     assert await append_time() > 1_000
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+@pytest.mark.parametrize(
+    ("wanted", "number"), [("uncompressed", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)]
+)
+async def test_batches_are_stored_in_the_codec_of_the_topic(
+    broker: Broker, codec: int, wanted: str, number: int
+) -> None:
+    await set_config(broker, TOPIC, "t", "compression.type", wanted)
+    assert await produce(broker, compression=codec) is E.NONE
+    log = broker._running.cluster.topics["t"].partitions[0].log
+    (stored,) = iter_batches(log.read(0, 10_000))
+    stored.check_crc()
+    assert stored.compression == number
+    columns = stored.columns()
+    assert (columns.key(0), columns.value(0)) == (b"k0", b"v" * 100)
+
+
+async def test_a_batch_that_grows_is_too_large(broker: Broker) -> None:
+    await set_config(broker, TOPIC, "t", "compression.type", "uncompressed")
+    assert await produce(broker, compression=1) is E.NONE
+    await set_config(broker, TOPIC, "t", "max.message.bytes", "150")
+    assert await produce(broker, compression=1) is E.MESSAGE_TOO_LARGE
 
 
 async def test_the_number_of_connections_is_limited_while_the_broker_runs(broker: Broker) -> None:

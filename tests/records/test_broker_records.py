@@ -17,6 +17,8 @@ from aiokafkawire.records import (
     legacy,
     validate_produced,
 )
+from aiokafkawire.records.broker_records import recompress
+from aiokafkawire.records.builder import BatchBuilder
 from aiokafkawire.records.fetch import control_type
 from aiokafkawire.types import TimestampType
 
@@ -138,3 +140,33 @@ def test_control_batches(commit: bool) -> None:
     assert (found.base_offset, found.next_offset, found.partition_leader_epoch) == (4, 5, 2)
     assert control_type(found) == int(commit)
     assert found.columns().value(0) == b"\0\0\0\0\0\7"
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("wanted", Compression)
+def test_a_batch_changes_its_codec_and_nothing_else(
+    codec: Compression, wanted: Compression
+) -> None:
+    builder = BatchBuilder(codec, max_bytes=2**20)
+    builder.append(7, b"key", b"value" * 50, [("name", b"header")])
+    parts = builder.close().encode(
+        producer_id=5, producer_epoch=1, base_sequence=3, transactional=True
+    )
+    (batch,) = iter_batches(b"".join(bytes(part) for part in parts))
+    changed = recompress(batch, wanted, None, 2**20)
+    changed.check_crc()
+    assert changed.compression is wanted
+    assert (changed.producer_id, changed.producer_epoch, changed.base_sequence) == (5, 1, 3)
+    assert changed.is_transactional
+    assert changed.max_timestamp == 7
+    columns = changed.columns()
+    assert (columns.key(0), columns.value(0)) == (b"key", b"value" * 50)
+    assert (changed is batch) == (codec is wanted)
+
+
+def test_recompression_is_bounded() -> None:
+    builder = BatchBuilder(Compression.GZIP, max_bytes=2**20)
+    builder.append(7, None, b"v" * 1_000)
+    (batch,) = iter_batches(b"".join(bytes(part) for part in builder.close().encode()))
+    with pytest.raises(CorruptRecord):
+        recompress(batch, Compression.NONE, None, 100)

@@ -17,7 +17,7 @@ from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.broker.topics import Partition, Topic, is_internal_topic
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records.batch import MAGIC_V2, BatchView, iter_batches
-from aiokafkawire.records.broker_records import assign_offsets, validate_produced
+from aiokafkawire.records.broker_records import assign_offsets, recompress, validate_produced
 from aiokafkawire.records.compression import Compression
 from aiokafkawire.wire import Buffer, ErrorCode
 from aiokafkawire.wire.messages.produce import (
@@ -49,6 +49,17 @@ FIRST_STORAGE_ERROR_VERSION = 4
 """Older clients do not know KAFKA_STORAGE_ERROR but retry NOT_LEADER_OR_FOLLOWER (KIP-112)."""
 
 FIRST_ZSTD_VERSION = 7
+CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+"""Codecs by their names in the config compression.type."""
+
+DEFAULT_GZIP_LEVEL = -1
+
 ADMIN_CLIENT_ID = "__admin_client"
 """Client id that may write to internal topics, as in Kafka."""
 
@@ -201,6 +212,7 @@ def _append(
     release = context.release
     if release.converts_to_latest_format:
         batches = up_convert(batches, release.magic)
+    batches = _recompress(context, topic, batches)
     for batch in batches:
         if batch.is_transactional:
             verify_transaction(context, request.transactional_id, partition, batch)
@@ -244,11 +256,7 @@ def _validate(
         _check_format(context, heads)
         limit = int(context.topic_config(topic, "max.message.bytes"))
         for head in heads:
-            if head.size_bytes > limit:
-                raise ApiError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"a batch of {head.size_bytes} bytes exceeds max.message.bytes={limit}",
-                )
+            _check_size(head, limit)
             head.check_crc()
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -265,6 +273,34 @@ def _validate(
         if is_compacted and context.release.since("0.9.0"):
             _check_keys(batch, options.max_decompressed_bytes)
     return batches
+
+
+def _recompress(context: RequestContext, topic: Topic, batches: list[BatchView]) -> list[BatchView]:
+    """Return the batches in the codec of the topic, unless that is the producer's."""
+    name = context.topic_config(topic, "compression.type")
+    if name == "producer":
+        return batches
+    codec = CODECS[name]
+    level = None
+    if codec in {Compression.GZIP, Compression.LZ4, Compression.ZSTD}:
+        level = int(context.topic_config(topic, f"compression.{name}.level"))
+        if codec is Compression.GZIP and level == DEFAULT_GZIP_LEVEL:
+            level = None
+    limit = int(context.topic_config(topic, "max.message.bytes"))
+    found = []
+    for batch in batches:
+        changed = recompress(batch, codec, level, context.state.options.max_decompressed_bytes)
+        _check_size(changed, limit)
+        found.append(changed)
+    return found
+
+
+def _check_size(batch: BatchView, limit: int) -> None:
+    if batch.size_bytes > limit:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {batch.size_bytes} bytes exceeds max.message.bytes={limit}",
+        )
 
 
 def _check_format(context: RequestContext, batches: list[BatchView]) -> None:
