@@ -197,21 +197,6 @@ class ClassicGroup(GroupMembership):
         self._extend_session(member, now)
         self._prepare_rebalance(now)
 
-    def _join_result(self, member: ClassicGroupMember, *, with_members: bool) -> JoinResult:
-        with_members = with_members and member.member_id == self.leader
-        return JoinResult(
-            member_id=member.member_id,
-            generation=self.generation,
-            protocol_type=self.protocol_type,
-            protocol=self.protocol,
-            leader=self.leader,
-            members=tuple(
-                member.to_joined_member(self.protocol)
-                for member in self.members.values()
-                if with_members
-            ),
-        )
-
     # --- the rebalance -----------------------------------------------------------------------
 
     def _prepare_rebalance(self, now: float) -> None:

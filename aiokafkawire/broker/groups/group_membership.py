@@ -118,6 +118,21 @@ class GroupMembership:
 
     # --- replies and the sync phase ------------------------------------------------------
 
+    def _join_result(self, member: ClassicGroupMember, *, with_members: bool) -> JoinResult:
+        with_members = with_members and member.member_id == self.leader
+        return JoinResult(
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            leader=self.leader,
+            members=tuple(
+                member.to_joined_member(self.protocol)
+                for member in self.members.values()
+                if with_members
+            ),
+        )
+
     def _reply_to_sync(self, member: ClassicGroupMember, result: SyncResult) -> None:
         if member.sync_reply is not None:
             reply, member.sync_reply = member.sync_reply, None
