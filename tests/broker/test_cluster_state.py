@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerConfig, cluster_state
+from aiokafkawire.broker import Broker, BrokerConfig, cluster_topics
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import (
     COORDINATOR_PARTITIONS,
@@ -244,7 +244,7 @@ def test_a_corrupt_topic_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_total_number_of_partitions_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_state, "MAX_TOTAL_PARTITIONS", 3)
+    monkeypatch.setattr(cluster_topics, "MAX_TOTAL_PARTITIONS", 3)
     made = cluster()
     found = made.create_topic("t", 2)
     for refused in (

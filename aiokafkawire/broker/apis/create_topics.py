@@ -7,7 +7,7 @@ from collections import Counter
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.describe_configs import describe_topic
-from aiokafkawire.broker.cluster_state import MAX_PARTITIONS
+from aiokafkawire.broker.cluster_topics import MAX_PARTITIONS
 from aiokafkawire.broker.configs import InvalidConfigValue
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.topics import Topic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS
+from aiokafkawire.broker.cluster_topics import MAX_TOTAL_PARTITIONS
 from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
     LeaderAndIsr,

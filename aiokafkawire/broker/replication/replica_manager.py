@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.callbacks import Callbacks
-from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS
+from aiokafkawire.broker.cluster_topics import MAX_TOTAL_PARTITIONS
 from aiokafkawire.broker.configs import LogConfig
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig
