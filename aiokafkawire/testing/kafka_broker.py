@@ -22,6 +22,7 @@ from aiokafkawire.broker import (
     SeenRequest,
 )
 from aiokafkawire.broker.faults import Action
+from aiokafkawire.broker.telemetry import ClientMetrics
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.runtime import Address
 from aiokafkawire.testing.broker_fault import BrokerFault
@@ -204,6 +205,11 @@ class KafkaBroker(BrokerThread):
             The offset; -1 without a leader, or without a log on the node.
         """
         return self._call(self._running_broker.end_offset, topic, partition, node=node)
+
+    @property
+    def client_metrics(self) -> tuple[ClientMetrics, ...]:
+        """The last 100 pushes of client metrics (KIP-714), the oldest first."""
+        return self._call(lambda: self._running_broker.client_metrics)
 
     # --- topics ------------------------------------------------------------------------------
 

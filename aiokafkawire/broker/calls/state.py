@@ -10,6 +10,7 @@ from aiokafkawire.broker.authentication import (
 )
 from aiokafkawire.broker.calls.base import BrokerBase
 from aiokafkawire.broker.replication import ControllerContext
+from aiokafkawire.broker.telemetry import ClientMetrics
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import KafkaError
@@ -154,3 +155,8 @@ class StateCalls(BrokerBase):
             node_id = partition_state.leader if node is None else self._node(node).node_id
             replica = replication.replica(partition_state, node_id)
         return -1 if replica is None else replica.log.end_offset
+
+    @property
+    def client_metrics(self) -> tuple[ClientMetrics, ...]:
+        """The last 100 pushes of client metrics (KIP-714), the oldest first."""
+        return tuple(self._running.telemetry.pushes)

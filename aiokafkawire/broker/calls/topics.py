@@ -11,7 +11,6 @@ from aiokafkawire.broker.authentication import (
 )
 from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.calls.base import BrokerBase
-from aiokafkawire.broker.telemetry import ClientMetrics
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.security import Secret
 from aiokafkawire.wire import error_for
@@ -118,11 +117,6 @@ class TopicCalls(BrokerBase):
             raise error_for(error.code, topic=topic, partition=partition) from error
 
     # --- client metrics ----------------------------------------------------------------------
-
-    @property
-    def client_metrics(self) -> tuple[ClientMetrics, ...]:
-        """The last 100 pushes of client metrics (KIP-714), the oldest first."""
-        return tuple(self._running.telemetry.pushes)
 
     # --- permissions -------------------------------------------------------------------------
 
