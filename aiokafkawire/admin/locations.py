@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafkawire.admin.items import ItemRequest
@@ -23,6 +24,7 @@ from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT
 from aiokafkawire.errors import BrokerError, ConnectionFailed, IllegalState, KafkaError
 from aiokafkawire.types import TopicPartition, no_partition_text
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, error_for
+from aiokafkawire.wire.messages.metadata import MetadataResponseTopic
 
 if TYPE_CHECKING:
     from aiokafkawire.admin.requester import Requester
@@ -123,30 +125,46 @@ def _no_broker(node_id: int, known: Iterable[int]) -> ConnectionFailed:
 async def _leaders(
     requester: Requester, partitions: Mapping[K, TopicPartition]
 ) -> dict[K, Route | KafkaError]:
-    topics = dict.fromkeys(tp.topic for tp in partitions.values())
-    snapshot = await topic_metadata(requester, topics)
-    return {key: _leader(requester.cluster, snapshot, tp) for key, tp in partitions.items()}
+    """Return the routes to the leaders of partitions, by one Metadata request for all."""
+    names = list(dict.fromkeys(tp.topic for tp in partitions.values()))
+    response = await requester.request(metadata_request(names, allow_creation=False))
+    # The nodes alone: a snapshot of all partitions would cost more than the rest of the lookup.
+    nodes = EMPTY_SNAPSHOT.with_response(replace(response, topics=[]), []).snapshot.nodes
+    for node_id in nodes.keys() - requester.cluster.metadata.nodes.keys():
+        address = nodes[node_id].address
+        requester.cluster.add_node(node_id, address.host, address.port)
+    routes = {node_id: ToNode(node_id) for node_id in nodes}
+    topics = {topic.name: topic for topic in response.topics}
+    leaders = {
+        name: {part.partition_index: part.leader_id for part in topic.partitions}
+        for name, topic in topics.items()
+        if topic.error_code == ErrorCode.NONE
+    }
+
+    def route(tp: TopicPartition) -> Route | KafkaError:
+        found = leaders.get(tp.topic, _NO_LEADERS).get(tp.partition)
+        known = None if found is None else routes.get(found)
+        return known or _no_leader(tp, topics.get(tp.topic))
+
+    return {key: route(tp) for key, tp in partitions.items()}
 
 
-def _leader(cluster: Cluster, snapshot: MetadataSnapshot, tp: TopicPartition) -> Route | KafkaError:
-    """Return the route to the leader of a partition."""
-    topic = snapshot.topics.get(tp.topic)
+_NO_LEADERS: Mapping[int, int] = {}
+
+
+def _no_leader(tp: TopicPartition, topic: MetadataResponseTopic | None) -> KafkaError:
+    """Return the reason why a partition has no leader."""
     context = {"api": "Metadata", "topic": tp.topic, "partition": tp.partition}
     if topic is None:
-        code = snapshot.errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return error_for(code, **context)
-    if tp.partition not in topic.partitions:
-        error = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **context)
-        text = no_partition_text(tp.topic, tp.partition, topic.partitions)
-        error.reason = f"{error.name}: {text}"
-        return error
-    leader = snapshot.leader(tp)
-    if leader is None:
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **context)
+    if topic.error_code != ErrorCode.NONE:
+        return error_for(topic.error_code, **context)
+    numbers = [part.partition_index for part in topic.partitions]
+    if tp.partition in numbers:
         return error_for(ErrorCode.LEADER_NOT_AVAILABLE, **context)
-    if leader.node not in cluster.metadata.nodes:
-        node = snapshot.nodes[leader.node]
-        cluster.add_node(leader.node, node.address.host, node.address.port)
-    return ToNode(leader.node)
+    error = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **context)
+    error.reason = f"{error.name}: {no_partition_text(tp.topic, tp.partition, numbers)}"
+    return error
 
 
 async def topic_metadata(requester: Requester, topics: Iterable[str] | None) -> MetadataSnapshot:

@@ -223,8 +223,9 @@ class Requester:
                 results.update(await self._send_items(request, route, some, number))
 
             await self.run_parallel(send, batches)
-            for key in pending:
-                forget_location(self.cluster, request, key, results[key])
+            for key, result in results.items():
+                if isinstance(result, KafkaError):
+                    forget_location(self.cluster, request, key, result)
             return results
 
         return await self.retry_items(keys, attempt, request.is_final)
@@ -252,26 +253,28 @@ class Requester:
             answers = list(request.read(response))
         except KafkaError as failure:
             return dict.fromkeys(keys, failure)
+
+        def context(key: K) -> dict[str, Any]:
+            known = {"api": api, "broker": broker, "attempt": attempt}
+            return {**known, **request.error_context(key)}
+
         wanted = frozenset(keys)
         results: dict[K, V | KafkaError] = {}
         for key, value, code, message in answers:
             if key not in wanted:
                 continue
             if key in results:
-                results[key] = ProtocolError(
-                    f"the {api} response has more than one result for {key}",
-                    **{"api": api, "broker": broker, **request.error_context(key)},
-                )
-                continue
-            context = {"api": api, "broker": broker, "attempt": attempt}
-            error = response_error(code, message, **{**context, **request.error_context(key)})
-            results[key] = value if error is None else error
+                text = f"the {api} response has more than one result for {key}"
+                results[key] = ProtocolError(text, **context(key))
+            elif code == ErrorCode.NONE:
+                results[key] = value
+            else:
+                error = response_error(code, message, **context(key))
+                results[key] = value if error is None else error
         for key in keys:
             if key not in results:
-                results[key] = ProtocolError(
-                    f"the {api} response lacks a result for {key}",
-                    **{"api": api, "broker": broker, **request.error_context(key)},
-                )
+                text = f"the {api} response lacks a result for {key}"
+                results[key] = ProtocolError(text, **context(key))
         return results
 
     async def retry_items(
