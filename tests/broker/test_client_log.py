@@ -12,13 +12,13 @@ from aiokafkawire.broker.client_log import MAX_LINES_PER_KEY, WINDOW_S, LogRateL
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
-from aiokafkawire.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from aiokafkawire.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 from .group_requests import join, sync
 from .raw_client import RawClient, connected
@@ -83,14 +83,14 @@ async def test_a_member_whose_session_ends_is_logged(caplog: pytest.LogCaptureFi
 
 
 async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """A client of KIP-848's protocol retries: each reason is logged a few times."""
+    """A client of KIP-1071's protocol retries: each reason is logged a few times."""
     async with Broker() as broker:
         for _ in range(MAX_LINES_PER_KEY + 3):
             async with connected(broker) as client:
                 await introduced(client)
                 await client.send(
-                    ConsumerGroupHeartbeatRequest(
-                        group_id="g", member_id="m", member_epoch=0, topic_partitions=None
+                    StreamsGroupDescribeRequest(
+                        group_ids=["g"], include_authorized_operations=False
                     ),
                     0,
                 )
@@ -98,7 +98,7 @@ async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixtu
     logged = lines(caplog, logging.WARNING)
     assert len(logged) == MAX_LINES_PER_KEY + 1
     assert logged[0].endswith(
-        ": closed: ConsumerGroupHeartbeat (API key 68) v0 is not supported, requested by"
+        ": closed: StreamsGroupDescribe (API key 89) v0 is not supported, requested by"
         " client 'raw' (librdkafka 2.5.0)"
     )
     assert "logged at DEBUG" in logged[-1]
