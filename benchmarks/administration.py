@@ -9,8 +9,8 @@ configs    the configs of 1,000 topics
 lag        the lag of 1,000 groups with committed offsets for one topic each
 
 Each round runs each client in a process of its own, in another order. Its CPU time includes its
-threads, and its start is left out. All read the same cluster in the same run; its nodes are embedded
-ones in another process on another core, unless `--bootstrap` names a cluster.
+threads, and its start is left out. All read the same cluster in the same run; its nodes are
+embedded ones in another process on another core, unless `--bootstrap` names a cluster.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def measure_ours(servers: str, topics: Sequence[str], groups: Sequence[str]) -> 
 
 
 def measure_kafka_python(servers: str, topics: Sequence[str], groups: Sequence[str]) -> Figures:
-    from kafka.admin import ConfigResource as Resource
-    from kafka.admin import ConfigResourceType as Type
-    from kafka.admin import KafkaAdminClient, OffsetSpec
+    from kafka.admin import ConfigResource as Resource  # noqa: PLC0415
+    from kafka.admin import ConfigResourceType as Type  # noqa: PLC0415
+    from kafka.admin import KafkaAdminClient, OffsetSpec  # noqa: PLC0415
 
     admin = KafkaAdminClient(bootstrap_servers=servers.split(","))
     figures: Figures = {}
@@ -131,9 +131,9 @@ def measure_kafka_python(servers: str, topics: Sequence[str], groups: Sequence[s
 
 
 def measure_confluent(servers: str, topics: Sequence[str], groups: Sequence[str]) -> Figures:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-    from confluent_kafka.admin import ConfigResource as Resource
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection  # noqa: PLC0415
+    from confluent_kafka.admin import AdminClient, OffsetSpec  # noqa: PLC0415
+    from confluent_kafka.admin import ConfigResource as Resource  # noqa: PLC0415
 
     admin = AdminClient({"bootstrap.servers": servers})
     figures: Figures = {}
