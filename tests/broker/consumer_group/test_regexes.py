@@ -95,7 +95,7 @@ def test_match_takes_linear_time() -> None:
     assert time.perf_counter() - started < 2
 
 
-@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")
 @given(st.text("ab|()*+?.[]", max_size=8), st.text("ab", max_size=5))
 def test_results_equal_python(pattern: str, text: str) -> None:
     try:
