@@ -58,8 +58,8 @@ class ClientConfig:
     )
     client_rack: str = text_option(
         "",
-        meaning="Rack or zone of this client, for rack-aware assignors and for fetching from the"
-        " closest replica (KIP-392).",
+        meaning="Rack or zone of this client, for rack-aware assignors, for fetching from the"
+        " closest replica (KIP-392), and for `partitioner_rack_aware` of the producer.",
     )
     api_version: str | None = text_option(
         None,

@@ -86,6 +86,11 @@ class ProducerConfig(ClientConfig):
         meaning="For records without a key: avoid a broker that has accepted no batch for this time"
         " (KIP-794). 0 turns it off.",
     )
+    partitioner_rack_aware: bool = switch_option(
+        False,
+        "For records without a key: choose partitions whose leader is in `client_rack`; all, if no"
+        " such leader is available (KIP-1123).",
+    )
     metadata_max_idle_ms: int = number_option(
         300_000,
         5_000,
@@ -163,6 +168,7 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+    partitioner_rack_aware: bool
     metadata_max_idle_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int

@@ -203,20 +203,18 @@ class Accumulator:
     def choose_sticky_queue(
         self, topic: TopicQueues, rng: random.Random, now: float
     ) -> PartitionQueue:
-        """Return the queue for a record without a key (KIP-480, KIP-794)."""
+        """Return the queue for a record without a key (KIP-480, KIP-794, KIP-1123)."""
         queue = topic.sticky_queue
         if queue is None:
-            lengths = topic.queue_lengths(self.config.adaptive, self._unavailable_nodes(now))
+            unavailable, preferred = self._unavailable_nodes(now), self.all_topics.nodes_in_rack
+            lengths = topic.queue_lengths(self.config.adaptive, unavailable, preferred)
             position = choose_sticky_partition(lengths, rng)
             queue = topic.sticky_queue = topic.queues[position]
             topic.sticky_bytes = 0
         return queue
 
     def _unavailable_nodes(self, now: float) -> set[NodeId | None]:
-        """Return the brokers for which batches have waited for `availability_timeout_s`.
-
-        `partitioner.availability.timeout.ms` (KIP-794).
-        """
+        """Return the brokers for which batches have waited for `availability_timeout_s`."""
         if not self.config.availability_timeout_s:
             return set()
         since = now - self.config.availability_timeout_s

@@ -8,7 +8,7 @@ from aiokafkawire.producer.accumulator_config import QueueConfig
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sequences import PartitionSequences, ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = ("MAX_IDLE_TOPICS", "ProducerTopics")
 
@@ -21,10 +21,15 @@ class ProducerTopics:
 
     The sequence numbers of idle topics are kept, because a broker takes a reused number for a
     duplicate and drops the records.
+
+    Attributes:
+        in_use: The topics in use, by name.
+        nodes_in_rack: Brokers preferred for records without a key (KIP-1123).
     """
 
     def __init__(self, config: QueueConfig) -> None:
         self.in_use: dict[str, TopicQueues] = {}
+        self.nodes_in_rack: frozenset[NodeId] = frozenset()
         self._config = config
         self._idle: dict[str, TopicQueues] = {}
 

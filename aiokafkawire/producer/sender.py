@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container
 
-from aiokafkawire.cluster import Cluster, MetadataUpdate
+from aiokafkawire.cluster import Cluster, MetadataSnapshot, MetadataUpdate
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.logs import log_fields
@@ -106,6 +106,7 @@ class Sender:
     def start(self) -> None:
         """Start the tasks, after the cluster."""
         self.cluster.add_metadata_listener(self._on_metadata_changed)
+        self._set_nodes_in_rack(self.cluster.metadata)
         self.supervisor.spawn(self._expire_batches, name="delivery timeouts")
         if self.transaction_manager is not None:
             self.transaction_manager.start(self.supervisor)
@@ -258,6 +259,7 @@ class Sender:
         if not update.leaders_only:
             idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
             self.cluster.remove_topics(accumulator.deactivate_idle_topics(idle_since))
+        self._set_nodes_in_rack(snapshot)
         topics = accumulator.topics
         names = (
             list(topics)
@@ -277,6 +279,14 @@ class Sender:
         accumulator.set_leaders(self._leader_of, [topics[name] for name in names])
         self.perform()
         self._stop_idle_senders(snapshot.nodes)
+
+    def _set_nodes_in_rack(self, snapshot: MetadataSnapshot) -> None:
+        """Prefer the nodes of the client's rack (KIP-1123)."""
+        rack = self.config.client_rack
+        if self.config.partitioner_rack_aware and rack:
+            self.accumulator.all_topics.nodes_in_rack = frozenset(
+                node.node_id for node in snapshot.nodes.values() if node.rack == rack
+            )
 
     def _stop_idle_senders(self, listed: Container[NodeId]) -> None:
         """Stop the senders of brokers that left the cluster and have no batches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from uuid import UUID
 
@@ -84,25 +85,35 @@ class TopicQueues:
             self.sticky_queue = None
 
     def queue_lengths(
-        self, adaptive: bool, unavailable: AbstractSet[NodeId | None]
+        self,
+        adaptive: bool,
+        unavailable: AbstractSet[NodeId | None],
+        preferred: AbstractSet[NodeId | None] = frozenset(),
     ) -> list[int | None]:
         """Return the number of waiting batches per partition, None for excluded partitions.
 
         Args:
             adaptive: Prefer short queues; otherwise all count as empty.
             unavailable: Brokers to exclude, unless none is left.
+            preferred: Brokers to which the choice is limited, unless none of them is left.
         """
         lengths = [
             None if queue.leader is None else len(queue.waiting) if adaptive else 0
             for queue in self.queues
         ]
-        if not unavailable:
-            return lengths
-        available = [
-            None if queue.leader in unavailable else length
+        if unavailable:
+            lengths = self._limited(lengths, lambda leader: leader not in unavailable)
+        return self._limited(lengths, lambda leader: leader in preferred) if preferred else lengths
+
+    def _limited(
+        self, lengths: list[int | None], includes: Callable[[NodeId | None], bool]
+    ) -> list[int | None]:
+        """Return the lengths of the queues of some leaders; of all if none of these is left."""
+        limited = [
+            length if includes(queue.leader) else None
             for queue, length in zip(self.queues, lengths, strict=True)
         ]
-        return lengths if available.count(None) == len(available) else available
+        return lengths if limited.count(None) == len(limited) else limited
 
     @property
     def has_unfinished_batches(self) -> bool:

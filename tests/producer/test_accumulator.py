@@ -519,6 +519,25 @@ def test_no_partition_is_excluded_without_availability_timeout():
     assert chosen(cluster) == {0, 1}
 
 
+def test_partitions_of_the_clients_rack_are_preferred():
+    cluster = ready_cluster(partitions=6, nodes=3, batch_size_bytes=1, availability_timeout_s=2.0)
+    topics = cluster.accumulator.all_topics
+    topics.nodes_in_rack = frozenset({1})
+    assert chosen(cluster) == {0, 3}
+    cluster.append(0, b"x")
+    cluster.now = 3.0
+    assert chosen(cluster) == {1, 2, 4, 5}, "broker 1 accepts nothing"
+    topics.nodes_in_rack = frozenset({9})
+    assert chosen(cluster) == {1, 2, 4, 5}, "no leader is in the rack"
+
+
+def test_a_partition_without_a_leader_in_the_rack_is_not_available():
+    cluster = ready_cluster(partitions=3, nodes=3, batch_size_bytes=1)
+    cluster.accumulator.all_topics.nodes_in_rack = frozenset({1})
+    cluster.accumulator.set_leaders({TopicPartition("t", 1): 2}.get)
+    assert chosen(cluster) == {1}
+
+
 def test_batches_of_a_deleted_partition_expire():
     cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=1)
     delivery = cluster.append(1, b"x")
