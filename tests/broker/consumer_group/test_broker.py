@@ -10,6 +10,7 @@ import pytest
 from aiokafkawire.broker import Acl, Broker
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages import consumer_group_heartbeat as messages
+from aiokafkawire.wire.messages import offset_commit
 from aiokafkawire.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafkawire.wire.messages.list_groups import ListGroupsRequest
 from tests.broker.raw_client import RawClient, connected
@@ -105,6 +106,41 @@ async def test_releases(as_of: str, version: int, code: ErrorCode) -> None:
         assert answer.error_code == code
         if not code:
             assert answer.member_epoch == (2 if as_of == "4.3" else 1)
+
+
+@pytest.mark.parametrize("as_of", ["4.0", "4.3"])
+async def test_commit_with_an_older_epoch(as_of: str) -> None:
+    """Kafka 4.3 accepts it for partitions that the member has owned since (KIP-1251)."""
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        await broker.create_topic("t", partitions=3)
+        epoch = (await client.call(heartbeat("m1", 0), 1)).member_epoch
+        first = await client.call(heartbeat("m1", 0), 1)
+        await client.call(heartbeat("m2", 0), 1)
+        await client.call(heartbeat("m1", epoch), 1)
+        acknowledged = heartbeat("m1", epoch, topic_partitions=owned(first, 0, 1))
+        assert (await client.call(acknowledged, 1)).member_epoch == epoch + 1
+        codes = []
+        for generation in (epoch, epoch + 1, epoch + 2):
+            request = offset_commit.OffsetCommitRequest(
+                group_id="g",
+                generation_id_or_member_epoch=generation,
+                member_id="m1",
+                topics=[
+                    offset_commit.OffsetCommitRequestTopic(
+                        name="t",
+                        partitions=[
+                            offset_commit.OffsetCommitRequestPartition(
+                                partition_index=index, committed_offset=1, committed_metadata=""
+                            )
+                            for index in (0, 2)
+                        ],
+                    )
+                ],
+            )
+            response = await client.call(request, 9)
+            codes.append([each.error_code for each in response.topics[0].partitions])
+    older = [E.STALE_MEMBER_EPOCH] * 2 if as_of == "4.0" else [E.NONE, E.STALE_MEMBER_EPOCH]
+    assert codes == [older, [E.NONE] * 2, [E.STALE_MEMBER_EPOCH] * 2]
 
 
 async def test_access_control() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.broker.groups.consumer_group.java_order import (
     hash_order,
-    partition_hash,
+    partition_order,
     text_hash,
     topic_hash,
 )
@@ -29,4 +29,4 @@ def test_hashes_equal_java() -> None:
     assert text_hash("") == 0
     assert text_hash("m1") == 3_428
     assert text_hash("\U0001f600") == 1_772_899
-    assert hash_order([17, 16, 1, 0], partition_hash) == [16, 0, 17, 1]
+    assert partition_order((17, 16, 1, 0)) == (0, 16, 1, 17)

@@ -49,6 +49,9 @@ logger = logging.getLogger("aiokafkawire.broker")
 MAX_LINES_PER_GROUP = 100
 """Log lines per group and minute; further ones are logged at DEBUG."""
 
+MAX_MEMBERS = 100_000
+"""Limit of members in a group, whatever the option says."""
+
 FIRST_EPOCH_1_SINCE = "4.3"
 ASSIGNMENT_EPOCHS_SINCE = "4.3"
 
@@ -177,7 +180,7 @@ class ConsumerGroups:
             ),
             assignment_interval_s=interval_ms / 1000,
             regex_refresh_interval_s=options.group_consumer_regex_refresh_interval_ms / 1000,
-            max_size=options.group_consumer_max_size,
+            max_size=min(options.group_consumer_max_size, MAX_MEMBERS),
             first_epoch=int(release.since(FIRST_EPOCH_1_SINCE)),
             checks_assignment_epochs=release.since(ASSIGNMENT_EPOCHS_SINCE),
             allows_downgrade=options.group_consumer_migration_policy in DOWNGRADING_POLICIES,

@@ -24,7 +24,7 @@ from aiokafkawire.broker.groups.consumer_group.events import (
 )
 from aiokafkawire.broker.groups.consumer_group.java_order import (
     hash_order,
-    partition_hash,
+    partition_order,
     text_hash,
     topic_hash,
 )
@@ -242,11 +242,9 @@ class GroupCore:
         return MemberSpec(
             topic_ids=tuple(self.topics.ids(self.data.subscribed_by(member))),
             assigned={
-                topic: tuple(
-                    part
-                    for part in hash_order(target[topic], partition_hash)
-                    if part < topics[topic]
-                )
+                topic: partition_order(target[topic])
+                if max(target[topic], default=0) < topics[topic]
+                else partition_order(tuple(p for p in target[topic] if p < topics[topic]))
                 for topic in hash_order(target, topic_hash)
                 if topic in topics
             },

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
-__all__ = ("hash_order", "partition_hash", "text_hash", "topic_hash")
+__all__ = ("hash_order", "partition_order", "text_hash", "topic_hash")
 
 K = TypeVar("K")
 
@@ -31,9 +31,10 @@ def topic_hash(topic_id: UUID) -> int:
     return (value >> 32) ^ (value & MASK)
 
 
-def partition_hash(partition: int) -> int:
-    """Return `Integer.hashCode` of a partition."""
-    return partition
+@functools.lru_cache(maxsize=20_000)
+def partition_order(partitions: tuple[int, ...]) -> tuple[int, ...]:
+    """Return partitions in the order in which a `HashSet` of them iterates."""
+    return tuple(hash_order(sorted(partitions), lambda partition: partition))
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:

@@ -40,44 +40,49 @@ def assign_uniform(spec: AssignmentSpec) -> dict[str, Assignment]:
 
 def _assign_same(spec: AssignmentSpec) -> dict[str, Assignment]:
     """Assign to members that all subscribe to the same topics."""
-    topics = spec.in_order(next(iter(spec.members.values())).topic_ids)
+    topics = dict.fromkeys(spec.in_order(next(iter(spec.members.values())).topic_ids))
     minimum, extra = divmod(sum(spec.partitions[topic] for topic in topics), len(spec.members))
-    owned = {
-        (topic, partition)
-        for member in spec.members.values()
-        for topic, partitions in member.assigned.items()
-        for partition in partitions
-    }
-    unassigned = [
-        (topic, partition)
-        for topic in topics
-        for partition in range(spec.partitions[topic])
-        if (topic, partition) not in owned
-    ]
-    kept: dict[str, list[tuple[UUID, int]]] = {}
-    unfilled: list[str] = []
+    unassigned = _without_owner(spec, topics)
+    kept: dict[str, dict[UUID, tuple[int, ...]]] = {}
+    missing: dict[str, int] = {}
     for member_id, member in spec.members.items():
-        old = [
-            (topic, partition)
-            for topic, partitions in member.assigned.items()
-            if topic in topics
-            for partition in partitions
-        ]
-        keeps_extra = len(old) > minimum and extra > 0
+        old = {topic: parts for topic, parts in member.assigned.items() if topic in topics}
+        count = sum(map(len, old.values()))
+        keeps_extra = count > minimum and extra > 0
         extra -= keeps_extra
-        quota = minimum + keeps_extra
-        kept[member_id] = old[:quota]
-        unassigned += old[quota:]
-        if len(old) <= minimum:
-            unfilled.append(member_id)
+        left = minimum + keeps_extra
+        kept[member_id] = {}
+        for topic, parts in old.items():
+            if left > 0:
+                kept[member_id][topic] = parts[:left]
+            unassigned += [(topic, part) for part in parts[left:]]
+            left = max(left - len(parts), 0)
+        if count <= minimum:
+            missing[member_id] = minimum - count
     start = 0
-    for place, member_id in enumerate(unfilled):
+    for place, (member_id, count) in enumerate(missing.items()):
         # The extra partitions that nobody kept go to the last members.
-        gets_extra = place >= len(unfilled) - extra
-        end = start + minimum + gets_extra - len(kept[member_id])
-        kept[member_id] += unassigned[start:end]
+        end = start + count + (place >= len(missing) - extra)
+        for topic, parts in _by_topic(unassigned[start:end]).items():
+            kept[member_id][topic] = (*kept[member_id].get(topic, ()), *parts)
         start = end
-    return {member_id: _by_topic(partitions) for member_id, partitions in kept.items()}
+    return {
+        member_id: {topic: tuple(sorted(parts)) for topic, parts in assigned.items()}
+        for member_id, assigned in kept.items()
+    }
+
+
+def _without_owner(spec: AssignmentSpec, topics: Iterable[UUID]) -> list[tuple[UUID, int]]:
+    """Return the partitions that no member has, in the order in which they are given out."""
+    owned: dict[UUID, set[int]] = {}
+    for member in spec.members.values():
+        for topic, parts in member.assigned.items():
+            owned.setdefault(topic, set()).update(parts)
+    return [
+        (topic, part)
+        for topic in topics
+        for part in sorted(set(range(spec.partitions[topic])) - owned.get(topic, set()))
+    ]
 
 
 class _UniformBuilder:
