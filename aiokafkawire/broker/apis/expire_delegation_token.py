@@ -19,6 +19,9 @@ async def handle(
 ) -> ExpireDelegationTokenResponse:
     try:
         check_request(context)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
+    try:
         expiry_ms = context.cluster.metadata.tokens.expire(
             bytes(request.hmac),
             context.principal,
@@ -26,7 +29,10 @@ async def handle(
             context.state.clock.wall_ms(),
         )
     except ApiError as error:
-        return error_response(request, context.version, error.code)
+        # The controller refuses with the time 0, other brokers with -1.
+        return ExpireDelegationTokenResponse(
+            error_code=error.code, expiry_timestamp_ms=0, throttle_time_ms=0
+        )
     context.cluster.save_if_possible()
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.NONE, expiry_timestamp_ms=expiry_ms, throttle_time_ms=0

@@ -24,7 +24,7 @@ async def handle(
         return UnregisterBrokerResponse(
             throttle_time_ms=0, error_code=error.code, error_message=error.message
         )
-    return error_response(request, context.version, ErrorCode.NONE)
+    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message="")
 
 
 def error_response(

@@ -112,15 +112,15 @@ class DelegationTokens:
         return self._set_expiry(token, now_ms + period_ms)
 
     def expire(self, password: bytes, principal: str, period_ms: int, now_ms: int) -> int:
-        """Set the expiry of a token, or remove it with a negative period. Raises `ApiError`.
+        """Set the expiry of a token; with a negative period, remove it. Raises `ApiError`.
 
         Returns:
-            The expiry; for a removed token the period, as in Kafka.
+            The expiry, which is now for a removed token.
         """
         token = self._find(password, principal, now_ms)
         if period_ms < 0:
             del self._tokens[token.token_id]
-            return period_ms
+            return now_ms
         return self._set_expiry(token, now_ms + period_ms)
 
     def credential(

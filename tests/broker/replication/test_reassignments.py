@@ -105,3 +105,37 @@ async def test_elections() -> None:
         )
         assert await elect(broker, None, UNCLEAN) == (E.NONE, {("t", 0): (E.NONE, None)})
         assert broker.leader("t", 0) == 3
+
+
+async def test_partitions_of_a_dead_node_wait_as_on_kafka_4_3() -> None:
+    async with Broker(nodes=3, replicate=True, as_of="4.3", replica_fetch_wait_max_ms=50) as broker:
+        cluster = broker._running.cluster
+        for name, replicas in (("t", [3, 1]), ("u", [3])):
+            cluster.create_topic(name, assignments={0: replicas})
+        await broker.wait_for_isr("t", 0, 1, 3)
+        await broker.kill(3)
+        unavailable = (
+            E.PREFERRED_LEADER_NOT_AVAILABLE,
+            "The preferred leader was not available.",
+        )
+        assert await elect(broker, None) == (
+            E.NONE,
+            {("t", 0): unavailable, ("u", 0): unavailable},
+        )
+        text = "Eligible topic partition leaders are not available."
+        assert await elect(broker, None, UNCLEAN) == (
+            E.NONE,
+            {("u", 0): (E.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)},
+        )
+        assert await alter(broker, [1], topic="u") == (E.NONE, None)
+        assert await pending(broker) == {("u", 0): ([1, 3], [1], [3])}
+        assert await alter(broker, None, topic="u") == (
+            E.INVALID_REPLICA_ASSIGNMENT,
+            "Unable to revert partition assignment for u:0 because it would require an unclean"
+            " leader election.",
+        )
+        # The dead replica stays one, but only the new one must catch up.
+        assert await alter(broker, [1, 3, 2]) == (E.NONE, None)
+        await broker.wait_for_isr("t", 0, 1, 2)
+        assert list(await pending(broker)) == [("u", 0)]
+        assert cluster.topics["t"].partitions[0].replicas == [1, 3, 2]
