@@ -40,8 +40,11 @@ SETTLE_S = 0.3
 
 LEFT_OUT = {"topicId", "throttleTimeMs"}
 
-DIFFERENT_DEFAULTS = {"retention.bytes", "segment.bytes"}
-"""Configs whose defaults the embedded broker has smaller."""
+DIFFERENT_DEFAULTS = {
+    *("retention.bytes", "segment.bytes"),
+    *("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms"),
+}
+"""Configs that the embedded broker has smaller, or the real one in its configuration file."""
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
