@@ -49,6 +49,28 @@ COMMANDS = {
 }
 """Module of each command. Only the module of the command that runs is imported."""
 
+SHORT_HELP = {
+    "acls": "List, create and delete access control entries.",
+    "broker": "Run the embedded broker.",
+    "cluster": "Print nodes, features, quorum and log directories.",
+    "completion": "Print a shell completion script.",
+    "configs": "Describe, set and delete configs.",
+    "consume": "Print records of a topic, or as a member of a group.",
+    "decode": "Print frames of Kafka's protocol as JSON.",
+    "demo": "Watch a group of workers survive failures.",
+    "groups": "List, describe and delete groups.",
+    "metadata": "Print brokers, topics, partitions and replicas.",
+    "offsets": "Show, reset and delete offsets.",
+    "partitions": "Move replicas, and elect leaders.",
+    "produce": "Send records from stdin or files.",
+    "quotas": "List, set and delete client quotas.",
+    "records": "Delete the oldest records of partitions.",
+    "topics": "List, describe, create, change and delete topics.",
+    "txns": "List, describe and abort transactions.",
+    "users": "List, set and delete SCRAM credentials.",
+}
+"""Lines of `--help`, which imports no command: the `short_help` of each."""
+
 KCAT_MODES = {"-P": "produce", "-C": "consume", "-L": "metadata"}
 """kcat's mode options and the commands they stand for."""
 
@@ -95,6 +117,10 @@ class CommandGroup(SuggestingGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*SHORT_HELP.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

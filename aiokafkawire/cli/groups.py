@@ -171,7 +171,7 @@ def delete_command(admin: AdminCommand, *, change: Changing, names: tuple[str, .
 
 def _has_members(report: GroupReport) -> CommandFailed:
     count = pluralize(len(report.members), "member")
-    return CommandFailed(f"group {report.group_id!r} has {count}: stop them first")
+    return CommandFailed(f"group {report.group_id!r} has {count}: stop the group first")
 
 
 @groups.command("remove-members", short_help="Remove members from a group.")

@@ -21,13 +21,13 @@ from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_
 from aiokafkawire.cli.configs import set_entries
 from aiokafkawire.cli.partition_arguments import describe_existing
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.cluster import TopicMetadata
 from aiokafkawire.errors import BrokerError, InvalidOption, KafkaError
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from aiokafkawire.admin import Admin, NewTopic, TopicDescription
+    from aiokafkawire.cluster import TopicMetadata
 
 __all__ = ("parse_config", "topic_text", "topic_to_dict", "topics")
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from aiokafkawire import __version__
 from aiokafkawire.cli import application as module
 from aiokafkawire.cli import main
-from aiokafkawire.cli.application import COMMANDS, application, run
+from aiokafkawire.cli.application import COMMANDS, SHORT_HELP, application, run
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.log_lines import LogFormatter
 from aiokafkawire.errors import InvalidOption, NoBrokerAvailable
@@ -25,6 +25,25 @@ def test_help_lists_every_command() -> None:
     assert shown.exit_code == 0
     for name in COMMANDS:
         assert name in shown.output
+
+
+def test_help_has_the_short_help_of_each_command_and_imports_none() -> None:
+    context = click.Context(application)
+    commands = {name: application.get_command(context, name) for name in COMMANDS}
+    assert {name: each and each.short_help for name, each in commands.items()} == SHORT_HELP
+    code = (
+        "import sys; from aiokafkawire.cli import main; main(['--help']);"
+        "sys.exit('aiokafkawire.cli.topics' in sys.modules or 'aiokafkawire.admin' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_an_administrative_command_imports_the_client_only_when_it_runs() -> None:
+    code = (
+        "import sys; from aiokafkawire.cli import main; main(['acls', 'list', '--help']);"
+        "sys.exit('aiokafkawire.admin' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def all_commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:

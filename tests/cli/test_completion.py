@@ -52,7 +52,13 @@ def in_bash(line: str, path: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("aiokafkawire con", ["consume"]),
+        ("aiokafkawire con", ["configs", "consume"]),
+        ("aiokafkawire partitions re", ["reassign"]),
+        (
+            "aiokafkawire acls create --operation de",
+            ["delete", "describe", "describeconfigs", "describetokens"],
+        ),
+        ("aiokafkawire users set -m ", ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
         ("aiokafkawire topics de", ["delete", "describe"]),
         ("aiokafkawire consume --part", ["--partition"]),
         ("aiokafkawire consume orders --backend u", ["uvloop"]),
@@ -81,7 +87,7 @@ def test_files_are_left_to_the_shell(words: str, kind: str):
 
 
 def test_zsh_is_answered_with_the_help():
-    words = {"COMP_WORDS": "aiokafkawire con", "COMP_CWORD": "1"}
+    words = {"COMP_WORDS": "aiokafkawire cons", "COMP_CWORD": "1"}
     done = aiokafkawire(env={COMPLETE: "zsh_complete", **words})
     assert (done.returncode, done.stderr) == (0, b"")
     kind, value, help_text = done.stdout.decode().splitlines()
@@ -90,7 +96,7 @@ def test_zsh_is_answered_with_the_help():
 
 
 def test_fish_is_answered_with_the_help():
-    words = {"COMP_WORDS": "aiokafkawire con", "COMP_CWORD": "con"}
+    words = {"COMP_WORDS": "aiokafkawire cons", "COMP_CWORD": "cons"}
     done = aiokafkawire(env={COMPLETE: "fish_complete", **words})
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"consume" in done.stdout
