@@ -15,21 +15,39 @@ from tests.brokers.admin_parity.comparable import (
     differences,
     snake_case,
 )
-from tests.brokers.admin_parity.comparison import OPERATIONS, run_on_kafka, table
+from tests.brokers.admin_parity.comparison import OPERATIONS, Outcome, run_on_kafka, table
+from tests.brokers.admin_parity.embedded import (
+    KNOWN_DIFFERENCES,
+    differences_from_kafka,
+    run_on_embedded,
+)
 from tests.brokers.fixtures import what_real_kafka_needs
+
+
+@pytest.fixture(scope="module")
+def on_kafka() -> list[Outcome]:
+    """Outcomes on real Kafka."""
+    with what_real_kafka_needs(), ParityKafka() as kafka:
+        return anyio.run(run_on_kafka, kafka, CASES)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_java_and_ours_are_equal(capsys: pytest.CaptureFixture[str]):
-    with what_real_kafka_needs():
-        kafka = ParityKafka()
-        with kafka:
-            outcomes = anyio.run(run_on_kafka, kafka, CASES)
+def test_java_and_ours_are_equal(on_kafka: list[Outcome], capsys: pytest.CaptureFixture[str]):
     with capsys.disabled():
-        print(f"\n{table(outcomes)}")
-    different = {outcome.case.operation: outcome.differences for outcome in outcomes}
+        print(f"\n{table(on_kafka)}")
+    different = {outcome.case.operation: outcome.differences for outcome in on_kafka}
     assert {name: found for name, found in different.items() if found} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_embedded_broker_gives_the_same_results(on_kafka: list[Outcome]):
+    embedded = anyio.run(run_on_embedded, CASES)
+    different = {outcome.case.operation: outcome.differences for outcome in embedded}
+    assert {name: found for name, found in different.items() if found} == {}
+    assert differences_from_kafka(on_kafka, embedded) == []
+    assert len(KNOWN_DIFFERENCES) <= 5
 
 
 def test_every_operation_is_listed_once():

@@ -20,7 +20,7 @@ __all__ = ("Case", "World", "nothing")
 
 WITHIN_S = 60.0
 SETTLED_S = 1.0
-REPLICAS = 3
+NODE_IDS = [1, 2, 3]
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,16 @@ class World:
         admin: Our client.
         options: Options of our clients.
         stack: Keeps clients alive until the end of the case.
-        bootstrap_controllers: Addresses of the controllers.
     """
 
     admin: Admin
     options: dict[str, Any]
     stack: AsyncExitStack
-    bootstrap_controllers: str = ""
 
     async def topic(self, name: str, partitions: int = 2, records: int = 0) -> str:
         """Create a topic with records in partition 0."""
-        await self.admin.create_topics([NewTopic(name, partitions, REPLICAS)])
+        replicas = {number: _rotated(number) for number in range(partitions)}
+        await self.admin.create_topics([NewTopic(name, replica_assignments=replicas)])
         await self.settle()
         if records:
             async with Producer(**self.options) as producer:
@@ -89,6 +88,12 @@ class World:
     async def settle(self) -> None:
         """Wait until all brokers know of a change, and markers of a transaction are written."""
         await anyio.sleep(SETTLED_S)
+
+
+def _rotated(partition: int) -> list[int]:
+    """Return the replicas of a partition."""
+    first = partition % len(NODE_IDS)
+    return NODE_IDS[first:] + NODE_IDS[:first]
 
 
 async def nothing(world: World, name: str) -> None:

@@ -8,13 +8,34 @@ from typing import Any
 from tests.brokers.kafka import Kafka, Node
 from tests.brokers.process import HOST, free_ports
 
-__all__ = ("NODES", "PASSWORD", "USER", "ParityKafka")
+__all__ = ("NODES", "PASSWORD", "USER", "ParityKafka", "client_options", "java_options")
 
 NODES = 3
 USER, PASSWORD = "root", "root-password"
 """A super user: tokens are refused to clients without authentication."""
 
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+def client_options(bootstrap_servers: str) -> dict[str, Any]:
+    """Return the options of our clients."""
+    return {
+        "bootstrap_servers": bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": USER,
+        "sasl_password": PASSWORD,
+    }
+
+
+def java_options(bootstrap_servers: str) -> dict[str, str]:
+    """Return the properties of Java's clients."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{_LOGIN} username="{USER}" password="{PASSWORD}";',
+    }
 
 
 class ParityKafka(Kafka):
@@ -28,32 +49,6 @@ class ParityKafka(Kafka):
     def secure_servers(self) -> str:
         """Bootstrap servers of the listener with SASL."""
         return ",".join(f"{HOST}:{port}" for port in self._sasl_ports.values())
-
-    @property
-    def controllers(self) -> str:
-        """Addresses of the controllers."""
-        return ",".join(f"{HOST}:{node.controller_port}" for node in self.nodes)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of our clients."""
-        return {
-            "bootstrap_servers": self.secure_servers,
-            "security_protocol": "SASL_PLAINTEXT",
-            "sasl_mechanism": "PLAIN",
-            "sasl_username": USER,
-            "sasl_password": PASSWORD,
-        }
-
-    @property
-    def java_options(self) -> dict[str, str]:
-        """Properties of Java's clients."""
-        return {
-            "bootstrap.servers": self.secure_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{_LOGIN} username="{USER}" password="{PASSWORD}";',
-        }
 
     def _settings(self, node: Node, nodes: Sequence[Node]) -> dict[str, str]:
         settings = super()._settings(node, nodes)

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from aiokafkawire import Admin
 from aiokafkawire.errors import KafkaError
 from tests.brokers.admin_parity.case import Case, World
-from tests.brokers.admin_parity.cluster import ParityKafka
+from tests.brokers.admin_parity.cluster import ParityKafka, client_options, java_options
 from tests.brokers.admin_parity.comparable import Failure, comparable, differences, renamed
 from tests.brokers.admin_parity.java_admin import JavaAdmin
 from tests.brokers.kafka import DEFAULT_VERSION
@@ -119,24 +119,30 @@ async def compare(case: Case, java: JavaAdmin, world: World) -> Outcome:
 
 async def run(
     cases: Iterable[Case],
-    java_options: Mapping[str, str],
+    java_properties: Mapping[str, str],
     options: dict[str, Any],
-    bootstrap_controllers: str = "",
 ) -> list[Outcome]:
     """Run cases on the cluster to which both clients connect by these options."""
     release = RELEASES[DEFAULT_VERSION]
     outcomes = []
     async with Admin(**options) as admin, AsyncExitStack() as stack:
-        world = World(admin, options, stack, bootstrap_controllers)
-        with JavaAdmin(java_for(release), fetch(release), java_options) as java:
+        world = World(admin, options, stack)
+        java = JavaAdmin(java_for(release), fetch(release), java_properties)
+        # In a thread: the embedded broker serves it in this one.
+        await to_thread.run_sync(java.start)
+        try:
             for case in cases:
                 outcomes.append(await compare(case, java, world))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(java.close)
     return outcomes
 
 
 async def run_on_kafka(kafka: ParityKafka, cases: Iterable[Case]) -> list[Outcome]:
     """Run cases on real Kafka."""
-    return await run(cases, kafka.java_options, kafka.options, kafka.controllers)
+    servers = kafka.secure_servers
+    return await run(cases, java_options(servers), client_options(servers))
 
 
 async def _java_result(case: Case, java: JavaAdmin, name: str) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from py4j.java_collections import JavaArray, JavaList, JavaMap, JavaSet
 from py4j.java_gateway import (
@@ -80,7 +79,8 @@ class JavaAdmin:
         self.gateway: Any = None
         self.admin: Any = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start the JVM and its `Admin`."""
         port, token, self._process = launch_gateway(
             classpath=f"{self._jars}/*",
             javaopts=[*JAVA_OPTIONS, _QUIET],
@@ -98,15 +98,6 @@ class JavaAdmin:
         except BaseException:
             self.close()
             raise
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the JVM."""
