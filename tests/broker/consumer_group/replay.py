@@ -72,6 +72,7 @@ class Replay:
     epochs: dict[str, int] = field(default_factory=dict)
     assigned: list[str] = field(default_factory=list)
     producer_id: int = -1
+    node: int | None = None
 
     async def run(self, lines: Iterable[Mapping[str, Any]], hooks: Mapping[str, Any]) -> None:
         """Send each request at its time and compare the response.
@@ -103,9 +104,17 @@ class Replay:
         api = line.get("api", "")
         return not api.startswith(NOT_SERVED) and "gshare" not in str(line.get("request", ""))
 
+    async def connect_to(self, node: int) -> None:
+        """Send further requests to a node."""
+        for connection in self.connections.values():
+            await connection.close()
+        self.connections = {}
+        self.node = node
+
     async def connection(self, name: str) -> Connection:
         if name not in self.connections:
-            address = next(iter(self.broker.nodes.values()))
+            node = self.broker.live_nodes[0] if self.node is None else self.node
+            address = self.broker.nodes[node]
             client_id = "lab" if name in ADMIN else f"lab-{name}"
             self.connections[name] = Connection(await self.runtime.connect(address), client_id)
         return self.connections[name]
@@ -182,7 +191,9 @@ class Replay:
             and isinstance(ours, str)
             and recorded
             and ours
+            and recorded != ours
         ):
+            # An unknown id is returned as it was sent.
             self.ids.setdefault(recorded, ours)
 
 

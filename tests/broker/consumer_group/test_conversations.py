@@ -71,6 +71,20 @@ def bind(topic_id: str) -> Any:
     return hook
 
 
+def connect_to(*, is_coordinator: bool) -> Any:
+    async def hook(replay: Replay, due: float) -> None:
+        coordinator = replay.broker.coordinator("gmove")
+        others = [node for node in replay.broker.live_nodes if node != coordinator]
+        await replay.connect_to(coordinator if is_coordinator else others[0])
+
+    return hook
+
+
+async def kill_coordinator(replay: Replay, due: float) -> None:
+    await replay.broker.kill(replay.broker.coordinator("gmove"))
+    await replay.connect_to(replay.broker.coordinator("gmove"))
+
+
 def init_producer_id(transactional_id: str) -> Any:
     async def hook(replay: Replay, due: float) -> None:
         request = InitProducerIdRequest(
@@ -201,6 +215,18 @@ RUNS = {
         {**POLICY, "group_consumer_migration_policy": "downgrade"},
         {"t": 3},
     ),
+    "coordinator moves": Run(
+        ("coordinator-moves",),
+        {**SESSION_6_S, "nodes": 3},
+        {"t": 3},
+        {
+            "coordinator-moves": {
+                "heartbeat at a node": connect_to(is_coordinator=False),
+                "0.026": connect_to(is_coordinator=True),
+                "m1 was asked to revoke": kill_coordinator,
+            }
+        },
+    ),
     "assignment interval": Run(
         ("defaults",),
         {"group_consumer_assignment_interval_ms": 1_000},
@@ -250,3 +276,10 @@ def test_responses_equal_kafka(name: str, record_property: Callable[[str, object
     assert not differences
     record_property("compared", compared[0])
     print(f"{name}: {compared[0]} responses equal Kafka's")
+
+
+def test_every_conversation_is_replayed() -> None:
+    replayed = [scenario for run in RUNS.values() for scenario in run.scenarios]
+    recorded = {line["scenario"] for line in lines("consumer-group-conversations")}
+    assert set(replayed) == recorded
+    assert len(replayed) == len(recorded)
