@@ -284,6 +284,8 @@ class Broker(StateCalls, TopicCalls, FaultCalls):
             rng=runtime.rng,
         )
         state.credentials.tokens = cluster.metadata.tokens
+        for user, mechanism, credential in cluster.metadata.scram:
+            state.credentials.change_scram(user, mechanism, credential)
         return state
 
     async def _start_nodes(

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.authentication.delegation_tokens import DelegationTokens
+from aiokafkawire.broker.authentication.scram_changes import ScramChanges
 from aiokafkawire.broker.feature_levels import FeatureLevels
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.quorum import ControllerQuorum
@@ -33,6 +34,7 @@ class ClusterMetadata:
         self.quotas = ClientQuotas()
         self.features = FeatureLevels()
         self.quorum = ControllerQuorum(node_ids)
+        self.scram = ScramChanges()
         self.unregistered: set[int] = set()
         self._unregistered_controllers: set[int] = set()
         self.offset = 0
@@ -83,6 +85,7 @@ class ClusterMetadata:
             "features": self.features.to_json(),
             "voters": self.quorum.voters,
             "delegation_tokens": self.tokens.to_json(),
+            "scram_credentials": self.scram.to_json(),
         }
 
     def load(self, stored: Mapping[str, Any]) -> None:
@@ -91,3 +94,4 @@ class ClusterMetadata:
         self.features.load(stored.get("features", {}))
         self.quorum.load(stored.get("voters", ()))
         self.tokens.load(stored.get("delegation_tokens", ()))
+        self.scram.load(stored.get("scram_credentials", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,6 +24,7 @@ from aiokafkawire.wire.messages.get_telemetry_subscriptions import (
 from aiokafkawire.wire.messages.push_telemetry import PushTelemetryRequest
 
 from .raw_client import RawClient, connected
+from .threaded_broker import repeat_until, threaded_broker
 
 E = ErrorCode
 ME = UUID(int=7)
@@ -146,6 +148,32 @@ async def test_a_changed_subscription_has_another_id(broker: Broker) -> None:
         number = (await subscription(client)).subscription_id
         subscribe(broker, "one", metrics="b")
         assert await push(client, number) == E.UNKNOWN_SUBSCRIPTION_ID
+
+
+@pytest.mark.slow
+def test_librdkafka_pushes_its_metrics() -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    with threaded_broker(client_telemetry=True) as server:
+        configs = server.broker._running.cluster.dynamic_configs
+        server.call(
+            configs.replace,
+            ConfigResourceType.CLIENT_METRICS,
+            "one",
+            {"interval.ms": "200", "metrics": "*", "match": "client_software_name=confluent.*"},
+        )
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": server.servers, "client.id": "c"},
+            logger=logging.getLogger("librdkafka"),
+        )
+        producer.produce("t", b"v")
+
+        def pushes() -> tuple[ClientMetrics, ...]:
+            found: tuple[ClientMetrics, ...] = server.call(lambda: server.broker.client_metrics)
+            return found
+
+        repeat_until(lambda: producer.poll(0.05), lambda: bool(pushes()))
+        assert pushes()[0].client_id == "c"
+        assert b"org.apache.kafka.producer" in pushes()[0].metrics
 
 
 def test_the_number_of_instances_is_limited() -> None:

@@ -42,7 +42,8 @@ async def handle(
             errors[change.name] = _find_error(store, change, is_repeated=change.name in errors)
     for change in changes:
         if errors[change.name] is None:
-            _apply(store, change)
+            _apply(context, change)
+    context.cluster.save_if_possible()
     return AlterUserScramCredentialsResponse(
         throttle_time_ms=0,
         results=[
@@ -111,15 +112,14 @@ def _check(store: CredentialStore, change: Change) -> None:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"the broker keeps at most {MAX_USERS} users")
 
 
-def _apply(store: CredentialStore, change: Change) -> None:
+def _apply(context: RequestContext, change: Change) -> None:
     mechanism = SCRAM_MECHANISMS[change.mechanism]
-    if isinstance(change, ScramCredentialDeletion):
-        store.delete_scram(change.name, mechanism)
-        return
-    store.set_scram(
-        change.name,
-        mechanism,
-        ScramCredential.from_salted_password(
+    credential = (
+        None
+        if isinstance(change, ScramCredentialDeletion)
+        else ScramCredential.from_salted_password(
             mechanism, change.salted_password, change.salt, change.iterations
-        ),
+        )
     )
+    context.state.credentials.change_scram(change.name, mechanism, credential)
+    context.cluster.metadata.scram.record(change.name, mechanism, credential)

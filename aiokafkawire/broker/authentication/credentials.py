@@ -82,6 +82,13 @@ class CredentialStore:
         """Add or replace the SCRAM credential of a user."""
         self._scram[user, mechanism] = credential
 
+    def change_scram(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
+        """Set the SCRAM credential of a user; None removes it."""
+        if credential is None:
+            self.delete_scram(user, mechanism)
+        else:
+            self.set_scram(user, mechanism, credential)
+
     def delete_scram(self, user: str, mechanism: str) -> None:
         """Remove the SCRAM credential of a user, if there is one."""
         self._scram.pop((user, mechanism), None)
