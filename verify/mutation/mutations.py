@@ -92,7 +92,8 @@ _BLIND: dict[str, tuple[str, Operation]] = {
         "corners",
         replace(
             "{{**{expression}, **{expression.func}("
-            "{expression.args[0]}[1:], {expression.args[1]}, lambda _, state, *__: state)}}"
+            "{expression.args[0]}[1:],"
+            " dict.fromkeys({expression.args[1]}, lambda _, state, *__: (state, ())))}}"
         ),
     ),
     "cancelled-body-committed": (
