@@ -31,7 +31,7 @@ from aiokafkawire.broker.groups.consumer_group.record_log import GroupRecordLog
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.log_retention import LogRetention
 from aiokafkawire.broker.node import Node
-from aiokafkawire.broker.options import BrokerOptions, check_arguments, check_ports
+from aiokafkawire.broker.options import BrokerConfig, BrokerOptions, check_arguments, check_ports
 from aiokafkawire.broker.release_choice import resolve_options
 from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
@@ -134,10 +134,7 @@ class Broker(StateCalls, TopicCalls, FaultCalls):
         self._release, self.options = resolve_options(
             options, list(inspect.signature(Broker).parameters)[:-1]
         )
-        if self.options.replicate and data_dir is not None:
-            raise InvalidOption(
-                "data_dir cannot be used with replicate, which keeps logs in memory"
-            )
+        _check_store(self.options, data_dir)
         self.requests = RequestLog()
         super().__init__("broker", f"Broker nodes={nodes}", runtime)
         self._runtime = runtime
@@ -369,3 +366,8 @@ class Broker(StateCalls, TopicCalls, FaultCalls):
         """Return the leader's view of a partition, None while there is no leader."""
         replication = state.replication
         return partition if replication is None else replication.leader_replica(partition)
+
+
+def _check_store(options: BrokerConfig, data_dir: str | Path | None) -> None:
+    if options.replicate and data_dir is not None:
+        raise InvalidOption("data_dir cannot be used with replicate, which keeps logs in memory")

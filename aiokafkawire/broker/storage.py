@@ -35,7 +35,6 @@ FORMAT = 1
 COMPACT_AFTER_LINES = 10_000
 """Stale lines allowed in a file, beyond the number of live ones, before it is compacted."""
 
-
 RECORDS_REFUSED = "Produce fails with KAFKA_STORAGE_ERROR until a write succeeds"
 COORDINATION_REFUSED = "changes fail with NOT_COORDINATOR until a write succeeds"
 CHANGES_REFUSED = "topic changes fail with KAFKA_STORAGE_ERROR until a write succeeds"
