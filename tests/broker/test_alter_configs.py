@@ -221,12 +221,13 @@ async def test_altering_needs_permission() -> None:
         assert found.error_code == E.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_zookeeper_releases_need_the_controller() -> None:
-    async with Broker(nodes=2, as_of="2.8") as broker:
+@pytest.mark.parametrize("as_of", ["2.8", "4.3"])
+async def test_every_node_alters_configs(as_of: str) -> None:
+    async with Broker(nodes=2, as_of=as_of) as broker:
         await broker.create_topic("t")
-        other = 3 - broker.controller_id
-        result = await alter(broker, TOPIC, "t", ("flush.ms", SET, "1"), node=other)
-        assert result[0] is E.NOT_CONTROLLER
+        for node in (1, 2):
+            await set_config(broker, TOPIC, "t", "flush.ms", str(node), node=node)
+            assert (await values(broker, TOPIC, "t", 3 - node))["flush.ms"] == str(node)
 
 
 async def test_wrong_values_are_refused_at_creation(broker: Broker) -> None:

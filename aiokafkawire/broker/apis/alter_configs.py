@@ -20,8 +20,6 @@ __all__ = ("error_response", "handle")
 
 
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    if not context.accepts_controller_requests:
-        return error_response(request, context.version, ErrorCode.NOT_CONTROLLER)
     results = alter_each(
         context, request.resources, _check_and_change, validate_only=request.validate_only
     )

@@ -49,8 +49,6 @@ DEFINITIONS: Mapping[ConfigResourceType, Mapping[str, ConfigDef]] = {
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    if not context.accepts_controller_requests:
-        return error_response(request, context.version, ErrorCode.NOT_CONTROLLER)
     results = alter_each(
         context, request.resources, _check_and_change, validate_only=request.validate_only
     )
