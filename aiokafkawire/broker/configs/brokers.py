@@ -38,7 +38,11 @@ DYNAMIC_CONFIGS: Mapping[str, ConfigDef] = {
         INT, "3", "Level of zstd where the broker compresses with it.", low=-131072, high=22
     ),
     "group.consumer.assignment.interval.ms": ConfigDef(
-        INT, "1000", "Least time between two assignments of a consumer group, in ms.", low=0
+        INT,
+        "",
+        "Least time between two assignments of a consumer group, in ms.",
+        option="group_consumer_assignment_interval_ms",
+        low=0,
     ),
     "group.coordinator.cached.buffer.max.bytes": ConfigDef(
         INT, "1048588", "Largest buffer that the group coordinator keeps."
@@ -199,6 +203,18 @@ _OPTIONS: Mapping[str, ConfigDef] = {
     "auto.create.topics.enable": ConfigDef(BOOLEAN, option="auto_create_topics"),
     "connections.max.idle.ms": ConfigDef(LONG, option="connections_max_idle_ms"),
     "fetch.max.bytes": ConfigDef(INT, option="max_fetch_bytes"),
+    "group.consumer.heartbeat.interval.ms": ConfigDef(
+        INT, option="group_consumer_heartbeat_interval_ms"
+    ),
+    "group.consumer.max.size": ConfigDef(INT, option="group_consumer_max_size"),
+    "group.consumer.migration.policy": ConfigDef(STRING, option="group_consumer_migration_policy"),
+    "group.consumer.min.heartbeat.interval.ms": ConfigDef(
+        INT, option="group_consumer_min_heartbeat_interval_ms"
+    ),
+    "group.consumer.min.session.timeout.ms": ConfigDef(
+        INT, option="group_consumer_min_session_timeout_ms"
+    ),
+    "group.consumer.session.timeout.ms": ConfigDef(INT, option="group_consumer_session_timeout_ms"),
     "group.initial.rebalance.delay.ms": ConfigDef(INT, option="group_initial_rebalance_delay_ms"),
     "group.max.session.timeout.ms": ConfigDef(INT, option="group_max_session_timeout_ms"),
     "group.max.size": ConfigDef(INT, option="group_max_size"),

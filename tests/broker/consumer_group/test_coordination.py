@@ -9,6 +9,7 @@ import pytest
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.cluster_state import ClusterState
+from aiokafkawire.broker.configs.definitions import ConfigResourceType
 from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.coordination import (
@@ -70,7 +71,7 @@ class Given:
     def __init__(self, **options: Any) -> None:
         self.clock, self.store = Clock(), Store()
         config = BrokerConfig(**options)
-        cluster = ClusterState([1], self.store, config, random.Random(1))
+        self.cluster = cluster = ClusterState([1], self.store, config, random.Random(1))
         cluster.create_topic("t", 3, 1)
         self.consumer_groups = ConsumerGroups(
             config,
@@ -197,6 +198,23 @@ def test_group_is_deleted_with_its_records() -> None:
     assert given.groups.delete("g") is E.NONE
     assert list(given.consumer_groups.log.groups()) == []
     assert given.groups.get("g") is None
+
+
+def test_configs_of_broker_and_group() -> None:
+    given = Given(group_consumer_heartbeat_interval_ms=700)
+    assert given.heartbeat("m1", 0).heartbeat_interval_ms == 700
+    configs = given.cluster.dynamic_configs
+    interval = "assignment.interval.ms"
+    configs.replace(ConfigResourceType.BROKER, "", {f"group.consumer.{interval}": "5000"})
+    assert given.heartbeat("m2", 0).member_epoch == 2
+    configs.replace(
+        ConfigResourceType.GROUP,
+        "g",
+        {f"consumer.{interval}": "0", "consumer.heartbeat.interval.ms": "900"},
+    )
+    answer = given.heartbeat("m2", 2)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (3, 900)
+    assert configs.broker_value("group.consumer.heartbeat.interval.ms", 1) == "700"
 
 
 def test_unknown_groups() -> None:

@@ -172,7 +172,10 @@ class ConsumerGroups:
             return int(configs.get(f"consumer.{name}", default))
 
         session_ms = value("session.timeout.ms", options.group_consumer_session_timeout_ms)
-        interval_ms = value("assignment.interval.ms", options.group_consumer_assignment_interval_ms)
+        of_broker = self._cluster.dynamic_configs.broker_value(
+            "group.consumer.assignment.interval.ms", self._cluster.coordinator(group_id)
+        )
+        interval_ms = value("assignment.interval.ms", int(of_broker))
         return ConsumerGroupSettings(
             session_timeout_s=session_ms / 1000,
             heartbeat_interval_ms=value(
