@@ -97,14 +97,14 @@ async def plan_reset(
     target: ResetTarget,
 ) -> dict[TopicPartition, OffsetReset | KafkaError]:
     """Return the new offset of each partition, or its error."""
-    found = await list_offsets_of_groups(requester, {group_id: None}, False)
+    given = None if partitions is None else await expand_partitions(requester, partitions)
+    existing = None if given is None else [tp for tp, error in given.items() if error is None]
+    found = await list_offsets_of_groups(requester, {group_id: existing}, False)
     committed = found[group_id]
     if isinstance(committed, KafkaError):
         raise committed
     current = {tp: each.offset for tp, each in committed.items() if each is not None}
-    wanted: dict[TopicPartition, KafkaError | None] = dict.fromkeys(sorted(current))
-    if partitions is not None:
-        wanted = await expand_partitions(requester, partitions)
+    wanted = dict.fromkeys(sorted(current)) if given is None else given
     planned: dict[TopicPartition, OffsetReset | KafkaError] = {}
     for tp, error in wanted.items():
         if error is not None:

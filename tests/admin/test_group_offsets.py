@@ -239,6 +239,26 @@ async def test_a_time_after_the_last_record_is_the_end(
     assert planned == {TP: OffsetReset(4, 8)}
 
 
+async def test_an_old_broker_resets_the_partitions_that_are_given(
+    cluster: ScriptedCluster, admin: ScriptedAdmin
+):
+    cluster.versions[ApiKey.OFFSET_FETCH] = 1
+    partition = offset_fetch.OffsetFetchResponsePartition(
+        partition_index=0, committed_offset=4, metadata="", error_code=0
+    )
+    cluster.answer(
+        ApiKey.OFFSET_FETCH,
+        lambda request: offset_fetch.OffsetFetchResponse(
+            topics=[offset_fetch.OffsetFetchResponseTopic(name="t", partitions=[partition])]
+        ),
+    )
+    cluster.answer(ApiKey.LIST_OFFSETS, ends(start=3, end=8))
+    planned = await admin.reset_group_offsets("g", [TP], to="latest", dry_run=True)
+    assert planned == {TP: OffsetReset(4, 8)}
+    with pytest.raises(UnsupportedVersion, match=r"0\.10\.2"):
+        await admin.reset_group_offsets("g", to="latest")
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
