@@ -129,7 +129,7 @@ def list_command(
 ) -> int:
     """Print the first or last offset of the partitions, or that of a time.
 
-    Without arguments, of all topics.
+    Without arguments, of all topics that are not internal.
     """
     wanted = _parse_list_offset(offset)
     given = parse_partitions(partitions)
@@ -138,7 +138,9 @@ def list_command(
         from aiokafkawire.admin import OffsetSpec  # noqa: PLC0415 - it imports every message
 
         target = OffsetSpec[wanted] if isinstance(wanted, str) else wanted
-        expanded = await expand_partitions(client, given)
+        # Internal topics are listed only by name.
+        chosen = given or [*await client.list_topics()]
+        expanded = await expand_partitions(client, chosen) if chosen else []
         if not expanded:
             await admin.print_rows((), "topics", as_json=as_json)
             return ()
