@@ -49,6 +49,9 @@ from aiokafkawire.wire.messages.list_config_resources import ListConfigResources
 
 __all__ = ("ConfigOperations",)
 
+MAX_RESOURCES_PER_REQUEST = 200
+"""Resources in one DescribeConfigs request; the requests go to several brokers in parallel."""
+
 FIRST_WITH_SOURCES = 1
 FIRST_WITH_DOCUMENTATION = 3
 FIRST_WITH_RESOURCE_TYPES = 1
@@ -251,6 +254,7 @@ async def describe_configs(
             FIRST_WITH_SOURCES * include_synonyms, FIRST_WITH_DOCUMENTATION * include_documentation
         ),
         max_unknown=PARTITION_LOOKUPS,
+        max_items=MAX_RESOURCES_PER_REQUEST,
     )
     return await requester.request_items(request, names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from uuid import UUID
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, UNKNOWN_ITEM_CODES, response_error
@@ -35,9 +36,14 @@ __all__ = ("MAX_PARTITIONS_PER_PAGE", "TopicDescriber")
 MAX_PARTITIONS_PER_PAGE = 2_000
 """Partitions in one DescribeTopicPartitions response, as brokers limit them by default."""
 
+MAX_TOPICS_PER_REQUEST = 200
+"""Topics whose pages are read one after the other; those of other topics are read meanwhile."""
+
 FIRST_WITH_AUTHORIZED_OPERATIONS = 8
 FIRST_WITH_TOPIC_IDS = 12
 """Metadata version whose requests may name topics by id."""
+
+_PAGES = "DescribeTopicPartitions"
 
 Topic = str | UUID
 
@@ -77,18 +83,31 @@ class TopicDescriber:
     # --- DescribeTopicPartitions ---
 
     async def _by_name(self, names: Sequence[str]) -> Mapping[Topic, TopicDescription | KafkaError]:
-        if self._has_pages:
-            try:
-                return await self._pages(names)
-            except UnsupportedVersion:
-                self._has_pages = False
-        return await self._by_metadata(names)
-
-    async def _pages(self, names: Sequence[str]) -> dict[Topic, TopicDescription | KafkaError]:
-        """Read all pages: a topic may begin on one page and go on on the next."""
+        """Read the pages of some topics, then those of all others in parallel."""
+        if not self._has_pages:
+            return await self._by_metadata(names)
         in_order = sorted(names)
+        size = MAX_TOPICS_PER_REQUEST
+        first, *others = (in_order[at : at + size] for at in range(0, len(in_order), size))
+        try:
+            results = await self._pages(first)
+        except UnsupportedVersion:
+            self._has_pages = False
+            return await self._by_metadata(names)
+
+        async def read(some: Sequence[str]) -> None:
+            try:
+                results.update(await self._pages(some))
+            except KafkaError as error:
+                results.update(dict.fromkeys(some, error))
+
+        await self._requester.run_parallel(read, [(some,) for some in others])
+        return results
+
+    async def _pages(self, in_order: Sequence[str]) -> dict[Topic, TopicDescription | KafkaError]:
+        """Read all pages of sorted topics: a topic may go on on the next page."""
         places = {name: place for place, name in enumerate(in_order)}
-        found: dict[str, DescribeTopicPartitionsResponseTopic] = {}
+        found: dict[str, TopicDescription | KafkaError] = {}
         cursor: Cursor | None = None
         while True:
             start = 0 if cursor is None else places[cursor.topic_name]
@@ -102,13 +121,8 @@ class TopicDescriber:
                 )
             )
             for topic in response.topics:
-                if topic.name is None or topic.name not in places:
-                    continue
-                earlier = found.get(topic.name)
-                if earlier is not None and not earlier.error_code:
-                    earlier.partitions.extend(topic.partitions)
-                else:
-                    found[topic.name] = topic
+                if topic.name is not None and topic.name in places:
+                    found[topic.name] = self._paged_topic(topic.name, topic, found.get(topic.name))
             following = response.next_cursor
             if following is None:
                 break
@@ -118,25 +132,29 @@ class TopicDescriber:
                 raise ProtocolError(
                     f"the DescribeTopicPartitions response continues at {following.topic_name!r}"
                     f" partition {following.partition_index}, which is no later page",
-                    api="DescribeTopicPartitions",
+                    api=_PAGES,
                 )
             cursor = following
-        return {name: self._paged_topic(name, found.get(name)) for name in names}
+        return {name: found.get(name) or _missing(_PAGES, name) for name in in_order}
 
     def _paged_topic(
-        self, name: str, topic: DescribeTopicPartitionsResponseTopic | None
+        self,
+        name: str,
+        topic: DescribeTopicPartitionsResponseTopic,
+        earlier: TopicDescription | KafkaError | None,
     ) -> TopicDescription | KafkaError:
-        api = "DescribeTopicPartitions"
-        if topic is None:
-            return _missing(api, name)
-        error = response_error(topic.error_code, api=api, topic=name)
+        """Return a topic with the partitions of a page, and those of the pages before it."""
+        error = response_error(topic.error_code, api=_PAGES, topic=name)
         if error is not None:
             return error
+        partitions: Iterable[TopicPartitionInfo] = map(_paged_partition, topic.partitions)
+        if isinstance(earlier, TopicDescription):
+            partitions = chain(earlier.partitions.values(), partitions)
         return TopicDescription(
             name,
             None if topic.topic_id == ZERO_UUID else topic.topic_id,
             topic.is_internal,
-            _by_number(map(_paged_partition, topic.partitions)),
+            _by_number(partitions),
             self._operations(topic.topic_authorized_operations),
         )
 

@@ -7,7 +7,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from aiokafkawire.errors import BrokerError, PartialFailure, ProtocolError, UnsupportedVersion
+from aiokafkawire.errors import (
+    BrokerError,
+    ConnectionLost,
+    PartialFailure,
+    ProtocolError,
+    UnsupportedVersion,
+)
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -77,6 +83,33 @@ async def test_topics_over_several_pages() -> None:
     assert [each.name for each in first.topics] == ["a", "b", "c"]
     assert [each.name for each in second.topics] == ["b", "c"]
     assert second.cursor == Cursor(topic_name="b", partition_index=2)
+
+
+async def test_pages_of_many_topics() -> None:
+    names = [f"topic-{number:03}" for number in range(450)]
+    cluster = ScriptedCluster()
+
+    def answer(request: Any) -> DescribeTopicPartitionsResponse:
+        if request.topics[0].name == names[200] and len(cluster.requests(PAGES)) < 4:
+            raise ConnectionLost("gone")
+        response: DescribeTopicPartitionsResponse = page(
+            *(topic(each.name, 0) for each in request.topics)
+        )(request)
+        return response
+
+    cluster.answer(PAGES, answer)
+    described = await ScriptedAdmin(cluster).describe_topics(names)
+    assert list(described) == names
+    sizes = [len(sent.message.topics) for sent in cluster.requests(PAGES)]
+    assert sizes == [200, 200, 50, 200]
+
+
+async def test_a_topic_that_is_deleted_between_its_pages() -> None:
+    cluster = ScriptedCluster()
+    unknown = page(topic("a", code=E.UNKNOWN_TOPIC_OR_PARTITION))
+    cluster.answer(PAGES, page(topic("a", 0), after=("a", 1)), unknown)
+    results = await ScriptedAdmin(cluster).describe_topics(["a"], return_errors=True)
+    assert isinstance(results["a"], BrokerError)
 
 
 @pytest.mark.parametrize("after", [("b", 0), ("a", 9), ("z", 1)])
