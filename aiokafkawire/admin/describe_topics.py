@@ -55,6 +55,9 @@ class TopicDescriber:
         self._requester = requester
         self._with_operations = include_authorized_operations
         self._has_pages = True
+        # Partitions share the tuples of their replicas: the garbage collector's work grows with the
+        # number of objects.
+        self._known_ids: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
 
     async def describe(
         self, topics: Collection[Topic]
@@ -147,7 +150,7 @@ class TopicDescriber:
         error = response_error(topic.error_code, api=_PAGES, topic=name)
         if error is not None:
             return error
-        partitions: Iterable[TopicPartitionInfo] = map(_paged_partition, topic.partitions)
+        partitions: Iterable[TopicPartitionInfo] = map(self._paged_partition, topic.partitions)
         if isinstance(earlier, TopicDescription):
             partitions = chain(earlier.partitions.values(), partitions)
         return TopicDescription(
@@ -157,6 +160,36 @@ class TopicDescriber:
             _by_number(partitions),
             self._operations(topic.topic_authorized_operations),
         )
+
+    def _paged_partition(
+        self, partition: DescribeTopicPartitionsResponsePartition
+    ) -> TopicPartitionInfo:
+        eligible, last_known = partition.eligible_leader_replicas, partition.last_known_elr
+        return TopicPartitionInfo(
+            partition.partition_index,
+            partition.leader_id if partition.leader_id >= 0 else None,
+            partition.leader_epoch if partition.leader_epoch >= 0 else None,
+            self._node_ids(partition.replica_nodes),
+            self._node_ids(partition.isr_nodes),
+            self._node_ids(partition.offline_replicas),
+            None if eligible is None else self._node_ids(eligible),
+            None if last_known is None else self._node_ids(last_known),
+        )
+
+    def _metadata_partition(self, partition: MetadataResponsePartition) -> TopicPartitionInfo:
+        return TopicPartitionInfo(
+            partition.partition_index,
+            partition.leader_id if partition.leader_id >= 0 else None,
+            partition.leader_epoch if partition.leader_epoch >= 0 else None,
+            self._node_ids(partition.replica_nodes),
+            self._node_ids(partition.isr_nodes),
+            self._node_ids(partition.offline_replicas),
+        )
+
+    def _node_ids(self, ids: list[NodeId]) -> tuple[NodeId, ...]:
+        """Return node ids as a tuple, the same for the same ids."""
+        found = tuple(ids)
+        return self._known_ids.setdefault(found, found)
 
     def _operations(self, bits: int) -> frozenset[AclOperation] | None:
         return authorized_operations(bits) if self._with_operations else None
@@ -229,7 +262,7 @@ class TopicDescriber:
             topic.name,
             None if topic.topic_id == ZERO_UUID else topic.topic_id,
             topic.is_internal,
-            _by_number(map(_metadata_partition, topic.partitions)),
+            _by_number(map(self._metadata_partition, topic.partitions)),
             self._operations(topic.topic_authorized_operations),
         )
 
@@ -253,31 +286,3 @@ def _place(cursor: Cursor) -> tuple[str, int]:
 def _by_number(partitions: Iterable[TopicPartitionInfo]) -> dict[int, TopicPartitionInfo]:
     found = {info.partition: info for info in partitions}
     return {number: found[number] for number in sorted(found)}
-
-
-def _node_ids(ids: Sequence[NodeId] | None) -> tuple[NodeId, ...] | None:
-    return None if ids is None else tuple(ids)
-
-
-def _paged_partition(partition: DescribeTopicPartitionsResponsePartition) -> TopicPartitionInfo:
-    return TopicPartitionInfo(
-        partition.partition_index,
-        partition.leader_id if partition.leader_id >= 0 else None,
-        partition.leader_epoch if partition.leader_epoch >= 0 else None,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
-        tuple(partition.offline_replicas),
-        _node_ids(partition.eligible_leader_replicas),
-        _node_ids(partition.last_known_elr),
-    )
-
-
-def _metadata_partition(partition: MetadataResponsePartition) -> TopicPartitionInfo:
-    return TopicPartitionInfo(
-        partition.partition_index,
-        partition.leader_id if partition.leader_id >= 0 else None,
-        partition.leader_epoch if partition.leader_epoch >= 0 else None,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
-        tuple(partition.offline_replicas),
-    )

@@ -4,7 +4,15 @@ from uuid import UUID
 
 from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int16, int32
-from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+from aiokafkawire.wire.schema import (
+    LazyStruct,
+    Request,
+    Response,
+    Struct,
+    request,
+    response,
+    struct,
+)
 
 __all__ = (
     "Cursor",
@@ -50,7 +58,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 @struct
-class DescribeTopicPartitionsResponseTopic(Struct):
+class DescribeTopicPartitionsResponseTopic(LazyStruct):
     error_code: int16
     name: str | None
     topic_id: UUID
