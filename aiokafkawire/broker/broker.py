@@ -20,7 +20,7 @@ from aiokafkawire.broker.authentication import (
 from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.calls.faults import FaultCalls
 from aiokafkawire.broker.calls.state import StateCalls
-from aiokafkawire.broker.calls.topics import TopicCalls
+from aiokafkawire.broker.calls.topics import BrokerTopicCalls
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.faults import Faults, RequestLog
@@ -62,7 +62,7 @@ CLOSE_TIMEOUT_S = 5.0
 """Time limit for connections to end on close; then they are dropped."""
 
 
-class Broker(StateCalls, TopicCalls, FaultCalls):
+class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
     """A Kafka cluster inside this process, on real sockets, for development and tests.
 
     ::

@@ -12,7 +12,7 @@ from aiokafkawire.broker.features import METADATA_VERSION, Feature, finalized, s
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("FeatureLevels", "FeatureUpdate", "UpgradeType")
+__all__ = ("FeatureChange", "FeatureLevels", "UpgradeType")
 
 INCOMPATIBLE_METADATA_VERSIONS = frozenset({1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 16, 17, 18, 23, 30})
 """Levels of metadata.version that changed the metadata log, so that they cannot be left again."""
@@ -29,7 +29,7 @@ class UpgradeType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureUpdate:
+class FeatureChange:
     """New level of a feature; the level 0 disables it."""
 
     feature: str
@@ -58,7 +58,7 @@ class FeatureLevels:
 
     def update(
         self,
-        updates: Sequence[FeatureUpdate],
+        updates: Sequence[FeatureChange],
         releases: Mapping[int, Release],
         controller_id: int,
         *,
@@ -96,7 +96,7 @@ class FeatureLevels:
 
 
 def _reason_against(
-    update: FeatureUpdate,
+    update: FeatureChange,
     current: Mapping[str, int],
     releases: Mapping[int, Release],
     controller_id: int,

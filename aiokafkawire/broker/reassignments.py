@@ -9,7 +9,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
-    "ReassignablePartition",
+    "ReassignedPartition",
     "check_reassignment",
     "check_replication_factor",
     "complete_reassignment",
@@ -20,7 +20,7 @@ __all__ = (
 ASSIGNMENT = "The manual partition assignment includes"
 
 
-class ReassignablePartition(Protocol):
+class ReassignedPartition(Protocol):
     """Replicas of a partition, with those that a reassignment adds and removes."""
 
     topic: str
@@ -33,7 +33,7 @@ class ReassignablePartition(Protocol):
 
 
 def check_reassignment(
-    partition: ReassignablePartition, target: Sequence[int], registered: Collection[int]
+    partition: ReassignedPartition, target: Sequence[int], registered: Collection[int]
 ) -> None:
     """Raise `ApiError` unless a partition can be moved to these replicas."""
     reason = ""
@@ -50,7 +50,7 @@ def check_reassignment(
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
-def check_replication_factor(partition: ReassignablePartition, target: Sequence[int]) -> None:
+def check_replication_factor(partition: ReassignedPartition, target: Sequence[int]) -> None:
     """Raise `ApiError` if the reassignment changes the replication factor (KIP-860)."""
     current = [node for node in partition.replicas if node not in partition.removing]
     if len(current) != len(target):
@@ -60,7 +60,7 @@ def check_replication_factor(partition: ReassignablePartition, target: Sequence[
         )
 
 
-def start_reassignment(partition: ReassignablePartition, target: Sequence[int]) -> bool:
+def start_reassignment(partition: ReassignedPartition, target: Sequence[int]) -> bool:
     """Add the new replicas; the old ones stay until the new ones are in sync.
 
     Returns:
@@ -76,7 +76,7 @@ def start_reassignment(partition: ReassignablePartition, target: Sequence[int]) 
     return partition.replicas != before
 
 
-def revert_reassignment(partition: ReassignablePartition, *, is_unclean_allowed: bool) -> None:
+def revert_reassignment(partition: ReassignedPartition, *, is_unclean_allowed: bool) -> None:
     """Remove the new replicas again. Raises `ApiError`."""
     if not partition.adding and not partition.removing:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -91,7 +91,7 @@ def revert_reassignment(partition: ReassignablePartition, *, is_unclean_allowed:
     partition.isr = isr or partition.replicas[:1]
 
 
-def complete_reassignment(partition: ReassignablePartition) -> bool:
+def complete_reassignment(partition: ReassignedPartition) -> bool:
     """Complete a reassignment if all new replicas are in sync; return True if it completed."""
     if not partition.adding and not partition.removing:
         return False
@@ -104,7 +104,7 @@ def complete_reassignment(partition: ReassignablePartition) -> bool:
     return True
 
 
-def _keep(partition: ReassignablePartition, replicas: list[int]) -> None:
+def _keep(partition: ReassignedPartition, replicas: list[int]) -> None:
     """Reduce a partition to these replicas, without a reassignment."""
     partition.replicas = replicas
     partition.isr = [node for node in partition.isr if node in replicas]

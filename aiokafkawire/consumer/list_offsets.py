@@ -57,7 +57,7 @@ class OffsetLister:
 
         Args:
             node: The broker.
-            timestamps: A timestamp in milliseconds, or an `OffsetSpec`, by partition.
+            timestamps: A timestamp in milliseconds, or an `PositionTarget`, by partition.
             deadline: Time of the clock at which to give up.
         """
         listed = ListedOffsets("ListOffsets", node)
@@ -91,7 +91,7 @@ class OffsetLister:
         """Ask all leaders, and retry until each partition has an offset.
 
         Args:
-            timestamps: A timestamp in milliseconds, or an `OffsetSpec`, by partition.
+            timestamps: A timestamp in milliseconds, or an `PositionTarget`, by partition.
             deadline: Time of the clock at which to give up.
 
         Returns:

@@ -40,9 +40,9 @@ from .partition_states import (
     LeaderChanged,
     LookupFailed,
     OffsetListed,
-    OffsetSpec,
     PartitionFailed,
     PositionOutOfRange,
+    PositionTarget,
     ResetOffset,
     ResetReason,
     Resetting,
@@ -293,7 +293,7 @@ def _start_at_committed(
 
 def _start_at_listed(partition: AssignedPartition, state: Resetting, event: OffsetListed) -> State:
     if event.offset is None:
-        return Resetting(OffsetSpec.LATEST, reason=state.reason)
+        return Resetting(PositionTarget.LATEST, reason=state.reason)
     return Fetching(FetchBuffer(event.offset, event.leader_epoch), event.leader)
 
 

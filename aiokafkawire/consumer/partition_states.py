@@ -30,9 +30,9 @@ __all__ = (
     "LeaderChanged",
     "LookupFailed",
     "OffsetListed",
-    "OffsetSpec",
     "PartitionFailed",
     "PositionOutOfRange",
+    "PositionTarget",
     "ResetOffset",
     "ResetReason",
     "Resetting",
@@ -45,7 +45,7 @@ __all__ = (
 )
 
 
-class OffsetSpec(IntEnum):
+class PositionTarget(IntEnum):
     """The end and the beginning of a log, as timestamps in ListOffsets."""
 
     LATEST = -1
@@ -69,12 +69,12 @@ class ResetReason(Enum):
     RECREATED = "topic recreated"
 
 
-def reset_target(policy: str) -> OffsetSpec | BeforeNow | None:
+def reset_target(policy: str) -> PositionTarget | BeforeNow | None:
     """Return the position to which `auto_offset_reset` resets; None for "none"."""
     duration_ms = reset_duration_ms(policy)
     if duration_ms is not None:
         return BeforeNow(duration_ms)
-    return {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}.get(policy)
+    return {"earliest": PositionTarget.EARLIEST, "latest": PositionTarget.LATEST}.get(policy)
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class AwaitingCommitted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resetting:
-    """The offset of a timestamp (milliseconds) or of an `OffsetSpec` is needed."""
+    """The offset of a timestamp (milliseconds) or of an `PositionTarget` is needed."""
 
     timestamp: int | BeforeNow
     not_before: float = 0.0

@@ -17,7 +17,7 @@ from aiokafkawire.types import (
 )
 
 from .consumer_base import ConsumerBase
-from .partition_states import OffsetSpec, ResetOffset, Seek, SeekToCommitted
+from .partition_states import PositionTarget, ResetOffset, Seek, SeekToCommitted
 from .validation import CommitArgument, parse_commit_argument, validate_offset
 
 __all__ = ("PositionCalls",)
@@ -181,14 +181,14 @@ class PositionCalls(ConsumerBase):
 
         Waits until the positions are known; raises the same errors as `position`.
         """
-        await self._reset(partitions, ResetOffset(OffsetSpec.EARLIEST))
+        await self._reset(partitions, ResetOffset(PositionTarget.EARLIEST))
 
     async def seek_to_end(self, *partitions: PartitionArgument) -> None:
         """Seek to the end of these partitions, or of all assigned ones.
 
         Waits until the positions are known; raises the same errors as `position`.
         """
-        await self._reset(partitions, ResetOffset(OffsetSpec.LATEST))
+        await self._reset(partitions, ResetOffset(PositionTarget.LATEST))
 
     async def seek_to_committed(self, *partitions: PartitionArgument) -> None:
         """Seek to the committed offsets of these partitions, or of all assigned ones.

@@ -15,7 +15,7 @@ from .partition_states import (
     BeforeNow,
     Fetching,
     OffsetListed,
-    OffsetSpec,
+    PositionTarget,
     ResetReason,
     Resetting,
 )
@@ -105,9 +105,9 @@ class StartPositionLog:
             if reason is ResetReason.SEEK
             else f"{reason.value}: auto_offset_reset={self._policy}, "
         )
-        if state.timestamp == OffsetSpec.EARLIEST:
+        if state.timestamp == PositionTarget.EARLIEST:
             return f"{by}beginning of the log"
-        if state.timestamp == OffsetSpec.LATEST:
+        if state.timestamp == PositionTarget.LATEST:
             skips = reason is ResetReason.NOT_COMMITTED
             return f"{by}end of the log{', existing records are skipped' if skips else ''}"
         if isinstance(state.timestamp, BeforeNow):

@@ -20,7 +20,7 @@ from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 from .consumer_base import ConsumerBase
-from .partition_states import OffsetSpec
+from .partition_states import PositionTarget
 from .validation import validate_timestamps
 
 __all__ = ("TopicCalls",)
@@ -40,7 +40,7 @@ class TopicCalls(ConsumerBase):
             BrokerError: A broker refused the request.
             RequestTimedOut: No response within `default_api_timeout_ms`.
         """
-        return await self._list_offsets(partitions, OffsetSpec.EARLIEST)
+        return await self._list_offsets(partitions, PositionTarget.EARLIEST)
 
     async def end_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
         """Return the offset after the last readable record of each partition (ListOffsets).
@@ -48,10 +48,10 @@ class TopicCalls(ConsumerBase):
         This is the high watermark; with `read_committed` the last stable offset. Arguments and
         errors are those of `beginning_offsets`.
         """
-        return await self._list_offsets(partitions, OffsetSpec.LATEST)
+        return await self._list_offsets(partitions, PositionTarget.LATEST)
 
     async def _list_offsets(
-        self, partitions: tuple[PartitionArgument, ...], spec: OffsetSpec
+        self, partitions: tuple[PartitionArgument, ...], spec: PositionTarget
     ) -> dict[TopicPartition, int]:
         session = self._running
         requested = parse_topic_partitions(partitions) or session.assignment.topic_partitions

@@ -20,7 +20,7 @@ from .partition import AssignedPartition
 from .partition_states import (
     AwaitingCommitted,
     CommittedOffsetFetched,
-    OffsetSpec,
+    PositionTarget,
     ResetOffset,
     Resetting,
     TopicRecreated,
@@ -181,7 +181,7 @@ class TopicSubscription:
                 added = self._add(tp)
                 if topic in known and isinstance(added.state, Resetting):
                     # Partitions added to a topic are read from the beginning.
-                    added.handle(ResetOffset(OffsetSpec.EARLIEST))
+                    added.handle(ResetOffset(PositionTarget.EARLIEST))
 
     def _with_missing(
         self, subscription: SubscribedPattern, topics: tuple[str, ...]

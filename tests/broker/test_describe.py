@@ -86,12 +86,15 @@ async def test_describe_configs_of_a_topic_returns_set_and_derived_values(broker
     configs = {config.name: config for config in result.configs}
     assert set(configs) == set(TOPIC_CONFIGS)
     retention = configs["retention.ms"]
-    assert (retention.value, retention.config_source) == ("60000", ConfigSource.TOPIC)
+    assert (retention.value, retention.config_source) == (
+        "60000",
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    )
     assert [(s.name, s.source) for s in retention.synonyms] == [
-        ("retention.ms", ConfigSource.TOPIC)
+        ("retention.ms", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     ]
     largest = configs["max.message.bytes"]
-    assert (largest.value, largest.config_source) == ("5000", ConfigSource.STATIC_BROKER)
+    assert (largest.value, largest.config_source) == ("5000", ConfigSource.STATIC_BROKER_CONFIG)
     assert [(s.name, s.value) for s in largest.synonyms] == [
         ("message.max.bytes", "5000"),
         ("message.max.bytes", "1048588"),
@@ -106,9 +109,9 @@ async def test_describe_configs_of_a_broker_returns_its_options(broker: Broker) 
     assert configs["broker.rack"] == "east"
     assert configs["message.max.bytes"] == "5000"
     assert configs["auto.create.topics.enable"] == "true"
-    assert [c.name for c in result.configs if c.config_source == ConfigSource.STATIC_BROKER] == [
-        *("node.id", "broker.id", "broker.rack", "message.max.bytes")
-    ]
+    assert [
+        c.name for c in result.configs if c.config_source == ConfigSource.STATIC_BROKER_CONFIG
+    ] == [*("node.id", "broker.id", "broker.rack", "message.max.bytes")]
     assert not any(config.synonyms for config in result.configs)
     assert all(config.read_only == (config.name in STATIC_CONFIGS) for config in result.configs)
     of_all = (await describe(broker, NODE, "")).configs

@@ -37,7 +37,7 @@ OLD, NEW = LeaderAndEpoch(1, 2), LeaderAndEpoch(3, 4)
 
 STATES = {
     "AwaitingCommitted": p.AwaitingCommitted,
-    "Resetting": lambda: p.Resetting(p.OffsetSpec.LATEST),
+    "Resetting": lambda: p.Resetting(p.PositionTarget.LATEST),
     "Validating": lambda: p.Validating(FetchBuffer(7, 2), OLD),
     "Fetching": lambda: p.Fetching(FetchBuffer(7, 2), OLD),
     "ErrorPending": lambda: p.ErrorPending(ERROR, p.Fetching(FetchBuffer(7, 2), OLD)),
@@ -52,7 +52,7 @@ EVENTS: dict[str, Any] = {
     "LeaderChanged": lambda s: p.LeaderChanged(NEW),
     "EpochEndFetched": lambda s: p.EpochEndFetched(s, 2, 5),
     "Seek": lambda s: p.Seek(5, 3),
-    "ResetOffset": lambda s: p.ResetOffset(p.OffsetSpec.EARLIEST),
+    "ResetOffset": lambda s: p.ResetOffset(p.PositionTarget.EARLIEST),
     "SeekToCommitted": lambda s: p.SeekToCommitted(),
     "PositionOutOfRange": lambda s: p.PositionOutOfRange(s, ERROR),
     "CorruptionFound": lambda s: p.CorruptionFound(s, ERROR),
@@ -143,7 +143,7 @@ def test_without_a_committed_offset_the_policy_decides(policy: str) -> None:
         assert one.state.error.partitions == (P0,)
     else:
         assert isinstance(one.state, p.Resetting)
-        assert one.state.timestamp == p.OffsetSpec[policy.upper()]
+        assert one.state.timestamp == p.PositionTarget[policy.upper()]
 
 
 def test_a_timestamp_after_the_last_record_resets_to_the_end() -> None:
@@ -151,7 +151,7 @@ def test_a_timestamp_after_the_last_record_resets_to_the_end() -> None:
     one = partition(asked)
     one.handle(p.OffsetListed(asked, None))
     assert isinstance(one.state, p.Resetting)
-    assert one.state.timestamp == p.OffsetSpec.LATEST
+    assert one.state.timestamp == p.PositionTarget.LATEST
 
 
 @pytest.mark.parametrize("state_name", ["AwaitingCommitted", "Resetting", "Validating"])
@@ -226,7 +226,7 @@ def test_without_epochs_a_new_leader_is_not_validated(
 
 
 def test_an_offset_listed_by_the_leader_is_not_validated() -> None:
-    asked = p.Resetting(p.OffsetSpec.LATEST)
+    asked = p.Resetting(p.PositionTarget.LATEST)
     one = partition(asked)
     one.handle(p.OffsetListed(asked, 5, 2, OLD))
     one.update_leader(OLD)
@@ -370,8 +370,8 @@ def test_a_partition_error_is_raised_once_and_keeps_fetched_records() -> None:
 @pytest.mark.parametrize(
     ("policy", "point"),
     [
-        ("earliest", p.OffsetSpec.EARLIEST),
-        ("latest", p.OffsetSpec.LATEST),
+        ("earliest", p.PositionTarget.EARLIEST),
+        ("latest", p.PositionTarget.LATEST),
         ("none", None),
         ("by_duration:PT1M", p.BeforeNow(60_000)),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Delay, SeenRequest
 from aiokafkawire.config import ConsumerConfig, make_config
-from aiokafkawire.consumer.partition_states import OffsetSpec, Resetting
+from aiokafkawire.consumer.partition_states import PositionTarget, Resetting
 from aiokafkawire.consumer.session import ConsumerSession
 from aiokafkawire.consumer.subscription import ManualAssignment, NoSubscription, SubscribedTopics
 from aiokafkawire.consumer.topic_subscription import TopicSubscription
@@ -82,7 +82,7 @@ async def test_a_partition_added_to_a_topic_is_read_from_its_beginning_without_a
         it.topics._apply()
         state = it.assignment.get(P1).state  # type: ignore[union-attr]
         assert isinstance(state, Resetting)
-        assert state.timestamp == OffsetSpec.EARLIEST
+        assert state.timestamp == PositionTarget.EARLIEST
 
 
 async def test_a_recreated_topic_is_read_from_its_beginning() -> None:

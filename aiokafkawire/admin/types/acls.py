@@ -3,43 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
-from aiokafkawire.admin.types.acl_operation import AclOperation
+from aiokafkawire.wire.resources import AclOperation, AclPermissionType, PatternType, ResourceType
 
 __all__ = ("AclBinding", "AclBindingFilter", "AclPermissionType", "PatternType", "ResourceType")
-
-
-class ResourceType(IntEnum):
-    """Type of a resource, with Kafka's number. ANY is for filters only."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """Comparison of the name of a resource pattern. ANY and MATCH are for filters only."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclPermissionType(IntEnum):
-    """Permission of an access control entry. ANY is for filters only."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from aiokafkawire.wire.resources import ConfigResourceType, ConfigSource, ConfigType
+
 __all__ = (
     "AlterConfigOp",
     "AlterConfigOpType",
@@ -15,17 +17,6 @@ __all__ = (
     "ConfigSynonym",
     "ConfigType",
 )
-
-
-class ConfigResourceType(IntEnum):
-    """Type of a resource with configs, with Kafka's number."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,35 +34,6 @@ class ConfigResource:
 
     def __str__(self) -> str:
         return f"{self.type.name.lower()} {self.name!r}"
-
-
-class ConfigSource(IntEnum):
-    """Source of a config's value, with Kafka's number."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigType(IntEnum):
-    """Type of a config's value, with Kafka's number."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ MALFORMED = (
 )
 
 
-class AlterableConfig(Protocol):
+class ConfigChange(Protocol):
     """A config in a request."""
 
     name: str
@@ -89,7 +89,7 @@ def alter_each(
     return results
 
 
-def check_config_names(configs: Sequence[AlterableConfig], without_value: Sequence[str]) -> None:
+def check_config_names(configs: Sequence[ConfigChange], without_value: Sequence[str]) -> None:
     """Raise `ApiError` if a config is named twice or lacks a value."""
     if without_value:
         raise _invalid(f"Null value not supported for : {', '.join(without_value)}")

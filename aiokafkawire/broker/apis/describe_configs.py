@@ -99,7 +99,7 @@ def _describe(
         if not request.include_synonyms:
             each.synonyms = []
         if context.version == 0:
-            each.is_default = each.config_source == ConfigSource.DEFAULT
+            each.is_default = each.config_source == ConfigSource.DEFAULT_CONFIG
     return result
 
 
@@ -142,7 +142,7 @@ def _broker_configs(context: RequestContext, name: str) -> Iterator[DescribeConf
     dynamic, node_id = context.cluster.dynamic_configs, context.node_id
     if name == DEFAULT_BROKER:
         for key, value in dynamic.of(T.BROKER, DEFAULT_BROKER).items():
-            source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             yield _broker_config(key, [ConfigValue(key, value, source)])
         return
     _check_node(context, name)
@@ -180,7 +180,9 @@ def _group_configs(context: RequestContext, name: str) -> Iterator[DescribeConfi
     dynamic = context.cluster.dynamic_configs
     own = dynamic.of(T.GROUP, name)
     for key, config in GROUP_CONFIGS.items():
-        values = [ConfigValue(key, own[key], ConfigSource.GROUP)] if key in own else []
+        values = (
+            [ConfigValue(key, own[key], ConfigSource.DYNAMIC_GROUP_CONFIG)] if key in own else []
+        )
         of_broker = BROKER_CONFIGS.get(config.server_property, config)
         property_name = config.server_property or key
         values += dynamic.broker_values(property_name, of_broker, context.node_id)
@@ -198,7 +200,11 @@ def _client_metrics_configs(
         )
     own: Mapping[str, str] = context.cluster.dynamic_configs.of(T.CLIENT_METRICS, name)
     for key, config in CLIENT_METRICS_CONFIGS.items():
-        values = [ConfigValue(key, own[key], ConfigSource.CLIENT_METRICS)] if key in own else []
+        values = (
+            [ConfigValue(key, own[key], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)]
+            if key in own
+            else []
+        )
         yield _config(key, config, values, default=config.default)
 
 
@@ -228,7 +234,7 @@ def _check_logger_node(context: RequestContext, name: str) -> None:
 
 
 def _static_config(name: str, config_type: ConfigType, value: str) -> DescribeConfigsResourceResult:
-    values = [ConfigValue(name, value, ConfigSource.STATIC_BROKER)]
+    values = [ConfigValue(name, value, ConfigSource.STATIC_BROKER_CONFIG)]
     return _config(name, ConfigDef(config_type), values, read_only=True)
 
 
@@ -249,7 +255,7 @@ def _config(
         name=name,
         value=synonyms[0].value if synonyms else default,
         read_only=read_only,
-        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_sensitive=False,
         synonyms=synonyms,
         config_type=config.config_type,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.delegation_token_requests import check_request, split_principal
-from aiokafkawire.broker.authentication.delegation_tokens import DelegationToken
+from aiokafkawire.broker.authentication.delegation_tokens import StoredToken
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_delegation_token import (
@@ -52,7 +52,7 @@ def error_response(
     return DescribeDelegationTokenResponse(error_code=code, tokens=[], throttle_time_ms=0)
 
 
-def _is_visible(context: RequestContext, token: DelegationToken, owners: list[str] | None) -> bool:
+def _is_visible(context: RequestContext, token: StoredToken, owners: list[str] | None) -> bool:
     """Return True if the token was requested, and the client may describe it."""
     if owners is not None and not any(token.is_owned_or_renewed_by(each) for each in owners):
         return False
@@ -65,7 +65,7 @@ def _is_visible(context: RequestContext, token: DelegationToken, owners: list[st
     )
 
 
-def _described(token: DelegationToken, version: int) -> DescribedDelegationToken:
+def _described(token: StoredToken, version: int) -> DescribedDelegationToken:
     owner_type, owner_name = split_principal(token.owner)
     described = DescribedDelegationToken(
         principal_type=owner_type,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.feature_levels import FeatureUpdate, UpgradeType
+from aiokafkawire.broker.feature_levels import FeatureChange, UpgradeType
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.update_features import (
@@ -28,7 +28,7 @@ async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
     cluster = context.cluster
     before = cluster.metadata.features.to_json()
     updates = [
-        FeatureUpdate(each.feature, each.max_version_level, _upgrade_type(context, each))
+        FeatureChange(each.feature, each.max_version_level, _upgrade_type(context, each))
         for each in request.feature_updates
     ]
     try:

@@ -12,8 +12,8 @@ from aiokafkawire.security.scram import MIN_ITERATIONS
 
 if TYPE_CHECKING:
     from aiokafkawire.broker.authentication.delegation_tokens import (
-        DelegationToken,
         DelegationTokens,
+        StoredToken,
     )
 
 __all__ = ("CredentialStore", "random_text")
@@ -54,7 +54,7 @@ class CredentialStore:
 
     def token(
         self, token_id: str, mechanism: str, now_ms: int
-    ) -> tuple[DelegationToken, ScramCredential] | None:
+    ) -> tuple[StoredToken, ScramCredential] | None:
         """Return a valid delegation token with its SCRAM credential, None without one."""
         if self.tokens is None:
             return None

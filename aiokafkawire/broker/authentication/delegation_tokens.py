@@ -18,14 +18,14 @@ from aiokafkawire.security.scram import MIN_ITERATIONS
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.primitives import uuid_to_text
 
-__all__ = ("DelegationToken", "DelegationTokens")
+__all__ = ("DelegationTokens", "StoredToken")
 
 MAX_TOKENS = 1_000
 """Limit of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class DelegationToken:
+class StoredToken:
     """A token. Principals have the form `User:alice`, times are in milliseconds since 1970."""
 
     token_id: str
@@ -57,9 +57,9 @@ class DelegationTokens:
         self.max_lifetime_ms = max_lifetime_ms
         self.expiry_time_ms = expiry_time_ms
         self._secret_key = secret_key
-        self._tokens: dict[str, DelegationToken] = {}
+        self._tokens: dict[str, StoredToken] = {}
 
-    def __iter__(self) -> Iterator[DelegationToken]:
+    def __iter__(self) -> Iterator[StoredToken]:
         return iter(list(self._tokens.values()))
 
     def require_enabled(self) -> None:
@@ -76,7 +76,7 @@ class DelegationTokens:
         *,
         now_ms: int,
         rng: random.Random,
-    ) -> DelegationToken:
+    ) -> StoredToken:
         """Create a token; a lifetime that is not positive is the longest one.
 
         Raises:
@@ -92,7 +92,7 @@ class DelegationTokens:
             lifetime_ms = self.max_lifetime_ms
         max_ms = now_ms + lifetime_ms
         token_id = uuid_to_text(UUID(int=rng.getrandbits(128), version=4))
-        token = DelegationToken(
+        token = StoredToken(
             token_id,
             owner,
             requester,
@@ -125,7 +125,7 @@ class DelegationTokens:
 
     def credential(
         self, token_id: str, mechanism: str, now_ms: int, rng: random.Random
-    ) -> tuple[DelegationToken, ScramCredential] | None:
+    ) -> tuple[StoredToken, ScramCredential] | None:
         """Return a valid token and its credential for SCRAM, None without one."""
         token = self._tokens.get(token_id)
         if mechanism not in SCRAM_HASHES or token is None or token.expires_ms < now_ms:
@@ -156,7 +156,7 @@ class DelegationTokens:
             return
         for each in stored:
             token_id = str(each["token_id"])
-            self._tokens[token_id] = DelegationToken(
+            self._tokens[token_id] = StoredToken(
                 token_id,
                 str(each["owner"]),
                 str(each["requester"]),
@@ -167,7 +167,7 @@ class DelegationTokens:
                 self._hmac(token_id),
             )
 
-    def _find(self, password: bytes, principal: str, now_ms: int) -> DelegationToken:
+    def _find(self, password: bytes, principal: str, now_ms: int) -> StoredToken:
         """Return the token of an HMAC that the principal may change. Raises `ApiError`."""
         self.require_enabled()
         token = next((each for each in self if hmac.compare_digest(each.hmac, password)), None)
@@ -179,7 +179,7 @@ class DelegationTokens:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
         return token
 
-    def _set_expiry(self, token: DelegationToken, expires_ms: int) -> int:
+    def _set_expiry(self, token: StoredToken, expires_ms: int) -> int:
         expires_ms = min(token.max_ms, expires_ms)
         self._tokens[token.token_id] = replace(token, expires_ms=expires_ms)
         return expires_ms

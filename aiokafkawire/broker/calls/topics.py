@@ -15,10 +15,10 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.security import Secret
 from aiokafkawire.wire import error_for
 
-__all__ = ("TopicCalls",)
+__all__ = ("BrokerTopicCalls",)
 
 
-class TopicCalls(BrokerBase):
+class BrokerTopicCalls(BrokerBase):
     """Topics, users and ACLs."""
 
     async def create_topic(

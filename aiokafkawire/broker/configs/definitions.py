@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.resources import ConfigResourceType, ConfigSource, ConfigType
 
 __all__ = (
     "BOOLEAN",
@@ -36,46 +36,10 @@ ANY_REPLICA = "*"
 THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
 
 
-class ConfigResourceType(IntEnum):
-    """Type of a resource with configs, numbered as in DescribeConfigs."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigType(IntEnum):
-    """Type of a config, numbered as in DescribeConfigs."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-
-
-class ConfigSource(IntEnum):
-    """Source of the value of a config, numbered as in DescribeConfigs."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    CLIENT_METRICS = 7
-    GROUP = 8
 
 
 class InvalidConfigValue(ApiError):

@@ -127,17 +127,17 @@ class DynamicConfigs:
     def broker_values(self, name: str, config: ConfigDef, node_id: int) -> Iterator[ConfigValue]:
         """Return the values of a broker config, the one that applies first."""
         for source, broker in (
-            (ConfigSource.DYNAMIC_BROKER, str(node_id)),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER, DEFAULT_BROKER),
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, str(node_id)),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, DEFAULT_BROKER),
         ):
             value = self.of(ConfigResourceType.BROKER, broker).get(name)
             if value is not None:
                 yield ConfigValue(name, value, source)
         option, default = config.value(self.options), config.value(DEFAULTS)
         if option != default:
-            yield ConfigValue(name, option, ConfigSource.STATIC_BROKER)
+            yield ConfigValue(name, option, ConfigSource.STATIC_BROKER_CONFIG)
         if default is not None:
-            yield ConfigValue(name, default, ConfigSource.DEFAULT)
+            yield ConfigValue(name, default, ConfigSource.DEFAULT_CONFIG)
 
     def broker_value(self, name: str, node_id: int) -> str:
         """Return the value of a broker config that applies to a node."""
@@ -149,7 +149,7 @@ class DynamicConfigs:
     ) -> Iterator[ConfigValue]:
         """Return the values of a config of a topic with the configs `own`, as `broker_values`."""
         if name in own:
-            yield ConfigValue(name, own[name], ConfigSource.TOPIC)
+            yield ConfigValue(name, own[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
         if config.server_property:
             of_broker = BROKER_CONFIGS[config.server_property]
             yield from self.broker_values(config.server_property, of_broker, node_id)

@@ -255,6 +255,6 @@ class ControllerContext(ClusterState):
         own = self.topics[partition.topic].configs
         values = self.dynamic_configs.topic_values(own, name, TOPIC_CONFIGS[name], NO_LEADER)
         value = next(values)
-        if value.source is ConfigSource.DEFAULT:
+        if value.source is ConfigSource.DEFAULT_CONFIG:
             return self._allow_unclean
         return value.value == "true"

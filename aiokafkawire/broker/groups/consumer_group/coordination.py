@@ -27,7 +27,7 @@ from aiokafkawire.broker.groups.consumer_group.record_log import GroupRecordLog
 from aiokafkawire.broker.groups.consumer_group.regexes import compile_pattern
 from aiokafkawire.broker.groups.consumer_group.topics import (
     NO_TOPICS,
-    TopicMetadata,
+    SubscribedTopic,
     TopicsImage,
 )
 from aiokafkawire.broker.groups.events import (
@@ -148,7 +148,7 @@ class ConsumerGroups:
             self._image = TopicsImage.of(
                 self._cluster.topics_version,
                 [
-                    TopicMetadata(
+                    SubscribedTopic(
                         topic.name,
                         topic.topic_id,
                         len(topic.partitions),

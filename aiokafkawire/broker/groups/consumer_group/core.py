@@ -37,7 +37,7 @@ from aiokafkawire.broker.groups.consumer_group.member import (
 )
 from aiokafkawire.broker.groups.consumer_group.metadata import ConsumerGroupMetadata
 from aiokafkawire.broker.groups.consumer_group.reconciliation import Goal, reconcile
-from aiokafkawire.broker.groups.consumer_group.records import Record
+from aiokafkawire.broker.groups.consumer_group.records import GroupRecord
 from aiokafkawire.broker.groups.consumer_group.topics import NO_TOPICS, metadata_hash
 from aiokafkawire.wire import ErrorCode
 
@@ -69,19 +69,19 @@ class GroupCore:
         self._assigned_at = -math.inf
         self._resolved_at = -math.inf
         self._resolved_version = NO_TOPICS.version
-        self._written: list[Record] = []
+        self._written: list[GroupRecord] = []
         self._effects: list[Effect] = []
 
     def add(self, effect: Effect) -> None:
         """Add an effect of the current event."""
         self._effects.append(effect)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: GroupRecord) -> None:
         """Change the state by a record, which is appended."""
         self.data.apply(record)
         self._written.append(record)
 
-    def take_effects(self) -> tuple[tuple[Record, ...], list[Effect]]:
+    def take_effects(self) -> tuple[tuple[GroupRecord, ...], list[Effect]]:
         """Return the records and effects since the last call."""
         written, self._written = tuple(self._written), []
         effects, self._effects = self._effects, []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from aiokafkawire.broker.groups.consumer_group.assignors import ASSIGNORS
 from aiokafkawire.broker.groups.consumer_group.member import OwnedPartitions
-from aiokafkawire.broker.groups.consumer_group.records import Record
+from aiokafkawire.broker.groups.consumer_group.records import GroupRecord
 from aiokafkawire.broker.groups.events import GroupReply
 
 __all__ = (
@@ -78,7 +78,7 @@ class RegexesResolved:
 class AppendRecords:
     """Append records together, before any reply."""
 
-    records: tuple[Record, ...]
+    records: tuple[GroupRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)

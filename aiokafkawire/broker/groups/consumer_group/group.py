@@ -29,7 +29,7 @@ from aiokafkawire.broker.groups.consumer_group.member import (
     OwnedPartitions,
 )
 from aiokafkawire.broker.groups.consumer_group.metadata import ConsumerGroupState
-from aiokafkawire.broker.groups.consumer_group.records import Record
+from aiokafkawire.broker.groups.consumer_group.records import GroupRecord
 from aiokafkawire.broker.groups.consumer_group.regexes import InvalidRegex, compile_pattern
 from aiokafkawire.broker.groups.events import (
     Delete,
@@ -65,7 +65,7 @@ class ConsumerGroup(GroupCore):
         written, effects = self.take_effects()
         return [AppendRecords(written), *effects] if written else effects
 
-    def load(self, loaded: Iterable[Record], now: float) -> None:
+    def load(self, loaded: Iterable[GroupRecord], now: float) -> None:
         """Restore the group from its records; all timers start again."""
         for record in loaded:
             self.data.apply(record)

@@ -16,7 +16,7 @@ from aiokafkawire.broker.groups.consumer_group.member import (
     MemberState,
 )
 from aiokafkawire.broker.groups.consumer_group.records import (
-    Record,
+    GroupRecord,
     to_target,
     with_assignment,
     with_metadata,
@@ -101,7 +101,7 @@ class ConsumerGroupMetadata:
             names.update(self.subscribed_by(member))
         return frozenset(names)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: GroupRecord) -> None:
         """Change the state as a record says."""
         _APPLY[type(record.key)](self, record.key, record.value)
 

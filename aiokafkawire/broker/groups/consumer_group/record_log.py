@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.groups.consumer_group.records import (
-    Record,
+    GroupRecord,
     decode_record,
     encode_record,
 )
@@ -33,12 +33,12 @@ class GroupRecordLog:
         """Return the groups that have records."""
         return iter(list(self._groups))
 
-    def records(self, group_id: str) -> Iterator[Record]:
+    def records(self, group_id: str) -> Iterator[GroupRecord]:
         """Return the records of a group, in the order in which their keys were first written."""
         for key, value in self._groups.get(group_id, {}).items():
             yield decode_record(key, value)
 
-    def append(self, group_id: str, records: Iterable[Record]) -> None:
+    def append(self, group_id: str, records: Iterable[GroupRecord]) -> None:
         """Append records together. Raises `StorageError` if none was stored."""
         self._append(group_id, [encode_record(record) for record in records])
 

@@ -22,7 +22,7 @@ from aiokafkawire.wire.schema import Message
 
 __all__ = (
     "RECORD_TYPES",
-    "Record",
+    "GroupRecord",
     "assignment_metadata",
     "current_assignment",
     "decode_record",
@@ -66,28 +66,28 @@ _INT16 = struct.Struct(">h")
 VALUE_VERSION = 0
 
 
-class Record(NamedTuple):
+class GroupRecord(NamedTuple):
     """Key and value of a record; without a value it is a tombstone."""
 
     key: Message
     value: Message | None
 
 
-def tombstone(record: Record) -> Record:
+def tombstone(record: GroupRecord) -> GroupRecord:
     """Return the record that deletes one with the same key."""
-    return Record(record.key, None)
+    return GroupRecord(record.key, None)
 
 
-def group_metadata(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    return Record(
+def group_metadata(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
+    return GroupRecord(
         messages.ConsumerGroupMetadataKey(group_id=group_id),
         messages.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
     )
 
 
-def member_metadata(group_id: str, member: ConsumerGroupMember) -> Record:
+def member_metadata(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     classic = member.classic
-    return Record(
+    return GroupRecord(
         messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         messages.ConsumerGroupMemberMetadataValue(
             instance_id=member.instance_id,
@@ -111,8 +111,8 @@ def member_metadata(group_id: str, member: ConsumerGroupMember) -> Record:
     )
 
 
-def assignment_metadata(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    return Record(
+def assignment_metadata(group_id: str, epoch: int, timestamp_ms: int) -> GroupRecord:
+    return GroupRecord(
         messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         messages.ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=timestamp_ms
@@ -120,8 +120,8 @@ def assignment_metadata(group_id: str, epoch: int, timestamp_ms: int) -> Record:
     )
 
 
-def target_assignment(group_id: str, member_id: str, target: Assignment) -> Record:
-    return Record(
+def target_assignment(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
+    return GroupRecord(
         messages.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         messages.ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
@@ -134,8 +134,8 @@ def target_assignment(group_id: str, member_id: str, target: Assignment) -> Reco
     )
 
 
-def current_assignment(group_id: str, member: ConsumerGroupMember) -> Record:
-    return Record(
+def current_assignment(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
+    return GroupRecord(
         messages.ConsumerGroupCurrentMemberAssignmentKey(
             group_id=group_id, member_id=member.member_id
         ),
@@ -151,8 +151,8 @@ def current_assignment(group_id: str, member: ConsumerGroupMember) -> Record:
 
 def regular_expression(
     group_id: str, regex: str, topics: Iterable[str], version: int, timestamp_ms: int
-) -> Record:
-    return Record(
+) -> GroupRecord:
+    return GroupRecord(
         messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         messages.ConsumerGroupRegularExpressionValue(
             topics=sorted(topics), version=version, timestamp=timestamp_ms
@@ -205,7 +205,7 @@ def to_target(value: messages.ConsumerGroupTargetAssignmentMemberValue) -> Assig
     return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}
 
 
-def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return the bytes of key and value, each after its version."""
     key = _INT16.pack(_TYPE_OF_KEY[type(record.key)]) + encode(record.key, 0)
     if record.value is None:
@@ -213,7 +213,7 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     return key, _INT16.pack(VALUE_VERSION) + encode(record.value, VALUE_VERSION)
 
 
-def decode_record(key: bytes, value: bytes | None) -> Record:
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord:
     """Return the record of some bytes.
 
     Raises:
@@ -227,7 +227,7 @@ def decode_record(key: bytes, value: bytes | None) -> Record:
             f"record type {number} is unknown", message="ConsumerGroupRecord", position=0
         )
     key_class, value_class = RECORD_TYPES[number]
-    return Record(
+    return GroupRecord(
         decode(key_class, 0, key[_INT16.size :]),
         None if value is None else decode(value_class, VALUE_VERSION, value[_INT16.size :]),
     )

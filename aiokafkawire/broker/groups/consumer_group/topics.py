@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-__all__ = ("NO_TOPICS", "TopicMetadata", "TopicsImage", "metadata_hash")
+__all__ = ("NO_TOPICS", "SubscribedTopic", "TopicsImage", "metadata_hash")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class SubscribedTopic:
     """A topic. `racks` are those of the replicas of each partition."""
 
     name: str
@@ -25,11 +25,11 @@ class TopicsImage:
     """All topics at one moment. The version grows with each change."""
 
     version: int
-    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    topics: Mapping[str, SubscribedTopic] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, version: int, topics: Iterable[TopicMetadata]) -> TopicsImage:
+    def of(cls, version: int, topics: Iterable[SubscribedTopic]) -> TopicsImage:
         """Return the image of some topics."""
         by_name = {topic.name: topic for topic in topics}
         return cls(version, by_name, {topic.topic_id: name for name, topic in by_name.items()})
