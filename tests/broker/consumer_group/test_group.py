@@ -146,6 +146,15 @@ def test_static_member_returns() -> None:
     assert not d.group.data.members
 
 
+def test_static_member_that_leaves_has_revoked() -> None:
+    d = Driver()
+    d.join("s1", instance_id="i")
+    d.join("m2")
+    assert d.heartbeat("s1", 2).assignment == {T: (0, 1)}
+    d.heartbeat("s1", -2, instance_id="i")
+    assert d.heartbeat("m2", 3).assignment == {T: (2,)}
+
+
 def test_static_member_returns_with_another_subscription() -> None:
     d = Driver()
     d.join("s1", instance_id="i")

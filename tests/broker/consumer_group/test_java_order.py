@@ -6,6 +6,7 @@ from aiokafkawire.broker.groups.consumer_group.java_order import (
     hash_order,
     partition_order,
     text_hash,
+    timeline_order,
     topic_hash,
 )
 from aiokafkawire.wire.primitives import uuid_from_text
@@ -23,6 +24,14 @@ def test_orders_equal_java() -> None:
     assert members == len(cases) == 340
     # The table of a set that had more topics before is larger.
     assert topics == 328
+
+
+def test_order_of_a_timeline_map() -> None:
+    names = ["alpha", "beta", "gamma", "delta", "m5"]
+    listed = timeline_order(names, 5)
+    assert listed == ["alpha", "gamma", "m5", "delta", "beta"]
+    # Members of one bucket keep that order, as the assignments of Kafka 4.3.0 show.
+    assert hash_order(listed, text_hash) == ["alpha", "m5", "delta", "gamma", "beta"]
 
 
 def test_hashes_equal_java() -> None:

@@ -26,6 +26,7 @@ from aiokafkawire.broker.groups.consumer_group.java_order import (
     hash_order,
     partition_order,
     text_hash,
+    timeline_order,
     topic_hash,
 )
 from aiokafkawire.broker.groups.consumer_group.member import (
@@ -162,9 +163,10 @@ class GroupCore:
         timestamp_ms: int,
     ) -> ConsumerGroupMember:
         """Store what a member said, assign if it is due, and reconcile the member."""
+        newest = None if updated.member_id in self.data.members else updated.member_id
         bumps = self._write_metadata(member, updated)
         self._bump_epoch(bumps=bumps)
-        self._assign(now, timestamp_ms)
+        self._assign(now, timestamp_ms, newest)
         goal = Goal(
             self.data.assignment_epoch,
             self.data.target.get(updated.member_id, {}),
@@ -209,13 +211,13 @@ class GroupCore:
         if bumps or new_hash != self.data.metadata_hash or not self.data.epoch:
             self.write(records.group_metadata(self.group_id, self.data.epoch + 1, new_hash))
 
-    def _assign(self, now: float, timestamp_ms: int) -> None:
+    def _assign(self, now: float, timestamp_ms: int, newest: str | None) -> None:
         """Compute the target assignment if the group has a new epoch and the interval is over."""
         data = self.data
         due_at = self._assigned_at + self.settings.assignment_interval_s
         if data.epoch <= data.assignment_epoch or now < due_at:
             return
-        target = ASSIGNORS[self.assignor](self._assignment_spec())
+        target = ASSIGNORS[self.assignor](self._assignment_spec(newest))
         for member_id in data.members:
             assigned = target.get(member_id, {})
             if data.target.get(member_id) != assigned:
@@ -223,15 +225,20 @@ class GroupCore:
         self.write(records.assignment_metadata(self.group_id, data.epoch, timestamp_ms))
         self._assigned_at = now
 
-    def _assignment_spec(self) -> AssignmentSpec:
-        """Return the input of the assignor, in the order of Kafka's hash maps."""
+    def _assignment_spec(self, newest: str | None) -> AssignmentSpec:
+        """Return the input of the assignor, in the order of Kafka's hash maps.
+
+        `newest` is a member that joins now; Kafka adds it after the others.
+        """
         members = self.data.members
+        known = timeline_order(members, self.data.most_members)
+        listed = [*(each for each in known if each != newest), *([newest] if newest else [])]
         topics = {topic.topic_id: topic.partitions for topic in self.topics.topics.values()}
         subscribed = self.topics.ids(self.data.subscribed_topics())
         return AssignmentSpec(
             members={
                 member_id: self._member_spec(members[member_id], topics)
-                for member_id in hash_order(members, text_hash)
+                for member_id in hash_order(listed, text_hash)
             },
             partitions=topics,
             topic_order=tuple(hash_order(subscribed, topic_hash)),

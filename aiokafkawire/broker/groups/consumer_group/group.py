@@ -146,8 +146,9 @@ class ConsumerGroup(GroupCore):
         else:
             member = self.check_instance(event.member_id, event.instance_id)
         if event.member_epoch == LEAVE_STATIC_EPOCH:
-            # The member returns: it keeps its partitions until its session times out.
-            left = replace(member, epoch=LEAVE_STATIC_EPOCH)
+            # The member returns: it keeps its partitions until its session times out. It has
+            # revoked what it was asked to.
+            left = replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={})
             self.write(records.current_assignment(self.group_id, left))
             self.timers.cancel((REBALANCE, member.member_id))
             self.extend_session(left, now)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
-__all__ = ("hash_order", "partition_order", "text_hash", "topic_hash")
+__all__ = ("hash_order", "partition_order", "text_hash", "timeline_order", "topic_hash")
 
 K = TypeVar("K")
 
 MASK = 0xFFFFFFFF
 SMALLEST_TABLE = 16
+SMALLEST_TIMELINE_TABLE = 2
+FIBONACCI = -7046029254386353131
+"""Factor of Knuth's multiplicative hashing, in 64 bits."""
 
 
 @functools.lru_cache(maxsize=20_000)
@@ -35,6 +38,26 @@ def topic_hash(topic_id: UUID) -> int:
 def partition_order(partitions: tuple[int, ...]) -> tuple[int, ...]:
     """Return partitions in the order in which a `HashSet` of them iterates."""
     return tuple(hash_order(sorted(partitions), lambda partition: partition))
+
+
+def timeline_order(keys: Iterable[str], most: int) -> list[str]:
+    """Return keys in the order in which Kafka's `TimelineHashMap` iterates.
+
+    Args:
+        keys: Keys in the order in which they were added.
+        most: Largest number of keys that the map had; it never shrinks.
+    """
+    slots = SMALLEST_TIMELINE_TABLE
+    while 3 * most > 4 * slots:
+        slots *= 2
+    shift = 65 - slots.bit_length()
+
+    def slot(key: str) -> int:
+        value = text_hash(key)
+        signed = value - (1 << 32) if value >> 31 else value
+        return ((signed * FIBONACCI) & (2**64 - 1)) >> shift
+
+    return sorted(keys, key=slot)
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:

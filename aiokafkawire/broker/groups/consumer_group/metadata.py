@@ -54,6 +54,7 @@ class ConsumerGroupMetadata:
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.members: dict[str, ConsumerGroupMember] = {}
+        self.most_members = 0
         self.target: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self._owners: dict[tuple[UUID, int], str] = {}
@@ -126,6 +127,7 @@ class ConsumerGroupMetadata:
             return
         changed = with_metadata(member or ConsumerGroupMember(member_id=key.member_id), value)
         self.members[key.member_id] = changed
+        self.most_members = max(self.most_members, len(self.members))
         self._regex_counts[changed.subscribed_regex] += bool(changed.subscribed_regex)
         if changed.instance_id is not None:
             self._static_members[changed.instance_id] = changed.member_id
