@@ -169,7 +169,6 @@ def heartbeat_event(
         return _RETRIABLE[ErrorCode(code)](request)
     error = _failure(code, response.error_message, broker)
     joins = effect.epoch == JOIN_EPOCH
-    # mutation: removed-group-is-fatal
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joins):
         return MemberFenced(request, error)
     if code == ErrorCode.FENCED_INSTANCE_ID:

@@ -64,7 +64,6 @@ def send_due_heartbeat(
         state.epoch if isinstance(state, states.InGroup) else states.JOIN_EPOCH,
         full=reported is None,
         topics=None if reported and reported.topics == fields.topics else fields.topics,
-        # mutation: released-partitions-not-reported
         owned=None if reported and reported.owned == fields.owned else fields.owned,
     )
     return with_heartbeat(state, replace(heartbeat, request=request, in_flight=fields)), (send,)
@@ -75,7 +74,6 @@ def lose_and_rejoin(
 ) -> Outcome:
     """Join again with epoch 0 and the same member id; the partitions belong to others now."""
     reason = f"the coordinator removed the member ({error.reason})"
-    # mutation: fenced-member-keeps-partitions
     lost = (LosePartitions(states.topic_partitions(state.owned), reason),) if state.owned else ()
     joining = join(now, state.heartbeat.attempt)
     heartbeat = replace(joining.heartbeat, node=state.heartbeat.node)
