@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -46,8 +45,6 @@ __all__ = ("CredentialOperations",)
 BROKER_DEFAULT = -1
 FIRST_WITH_OWNER = 3
 """Version of CreateDelegationToken and DescribeDelegationToken that has owner and requester."""
-SALT_BYTES = 32
-
 _HASHES = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
 
 
@@ -140,7 +137,9 @@ class CredentialOperations(Operations):
         given = list(alterations)
         deletions = [each for each in given if isinstance(each, UserScramCredentialDeletion)]
         upsertions = [each for each in given if isinstance(each, UserScramCredentialUpsertion)]
-        salted = await requester.runtime.offload(lambda: [*map(_upsertion, upsertions)])
+        salted = await requester.runtime.offload(
+            lambda: [_upsertion(each, requester.runtime.nonce()) for each in upsertions]
+        )
         response = await requester.request(
             AlterUserScramCredentialsRequest(
                 deletions=[
@@ -328,12 +327,13 @@ def _mechanism(number: int) -> ScramMechanism:
         return ScramMechanism.UNKNOWN
 
 
-def _upsertion(given: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+def _upsertion(given: UserScramCredentialUpsertion, nonce: str) -> ScramCredentialUpsertion:
+    """Return the credential to store. The salt is `nonce` unless one is given."""
     algorithm = _HASHES.get(given.mechanism)
     if algorithm is None:
         raise ValueError(f"user {given.user!r}: the mechanism must be SCRAM_SHA_256 or _512")
     password = given.password.reveal() if isinstance(given.password, Secret) else given.password
-    salt = secrets.token_bytes(SALT_BYTES) if given.salt is None else given.salt
+    salt = nonce.encode() if given.salt is None else given.salt
     raw = password.encode() if isinstance(password, str) else password
     # The broker refuses iterations out of its range; 0 cannot be hashed here.
     salted = hashlib.pbkdf2_hmac(algorithm, raw, salt, max(given.iterations, 1))

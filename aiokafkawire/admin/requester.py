@@ -294,7 +294,7 @@ class Requester:
                 see `ItemRequest.is_final`.
         """
         results: dict[K, V | KafkaError] = {}
-        pending = wanted = list(dict.fromkeys(keys))
+        pending = ordered = list(dict.fromkeys(keys))
         counts: Counter[tuple[K, object]] = Counter()
         number = 0
         while pending:
@@ -314,7 +314,7 @@ class Requester:
             pending = again
             if pending and not await self.cluster.retry_backoff.wait(number, self.deadline):
                 break
-        return {key: results[key] for key in wanted}
+        return {key: results[key] for key in ordered}
 
     async def run_parallel(
         self,

@@ -93,7 +93,7 @@ _BLIND: dict[str, tuple[str, Operation]] = {
         replace(
             "{{**{expression}, **{expression.func}("
             "{expression.args[0]}[1:],"
-            " dict.fromkeys({expression.args[1]}, lambda _, state, *__: (state, ())))}}"
+            " {{a: (lambda _, state, *__: (state, ())) for a in {expression.args[1]}}})}}"
         ),
     ),
     "cancelled-body-committed": (
