@@ -234,7 +234,9 @@ class GroupCore:
         known = timeline_order(members, self.data.most_members)
         listed = [*(each for each in known if each != newest), *([newest] if newest else [])]
         topics = {topic.topic_id: topic.partitions for topic in self.topics.topics.values()}
-        subscribed = self.topics.ids(self.data.subscribed_topics())
+        names = hash_order(sorted(self.data.subscribed_topics()), text_hash)
+        known_topics = self.topics.topics
+        subscribed = [known_topics[name].topic_id for name in names if name in known_topics]
         return AssignmentSpec(
             members={
                 member_id: self._member_spec(members[member_id], topics)
