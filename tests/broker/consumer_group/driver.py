@@ -16,9 +16,9 @@ from aiokafkawire.broker.groups.consumer_group.events import (
     ResolveRegexes,
 )
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
-from aiokafkawire.broker.groups.consumer_group.records import Record
+from aiokafkawire.broker.groups.consumer_group.records import GroupRecord
 from aiokafkawire.broker.groups.consumer_group.regexes import compile_pattern
-from aiokafkawire.broker.groups.consumer_group.topics import TopicMetadata, TopicsImage
+from aiokafkawire.broker.groups.consumer_group.topics import SubscribedTopic, TopicsImage
 from aiokafkawire.broker.groups.events import (
     GroupDeadlineReached,
     GroupReply,
@@ -38,7 +38,7 @@ class Driver:
     def __init__(self, **settings: Any) -> None:
         self.group = ConsumerGroup("g", ConsumerGroupSettings(**settings))
         self.now = 100.0
-        self.batches: list[tuple[Record, ...]] = []
+        self.batches: list[tuple[GroupRecord, ...]] = []
         self.lookups = 0
         self.downgraded = False
         self.set_topics(t=(T, 3))
@@ -46,7 +46,7 @@ class Driver:
     def set_topics(self, **topics: tuple[UUID, int]) -> None:
         self.group.topics = TopicsImage.of(
             self.group.topics.version + 1,
-            [TopicMetadata(name, topic, count) for name, (topic, count) in topics.items()],
+            [SubscribedTopic(name, topic, count) for name, (topic, count) in topics.items()],
         )
 
     def configure(self, **settings: Any) -> None:

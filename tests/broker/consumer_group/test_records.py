@@ -17,7 +17,7 @@ from aiokafkawire.broker.groups.consumer_group.member import (
 from aiokafkawire.broker.groups.consumer_group.record_log import GroupRecordLog
 from aiokafkawire.broker.groups.consumer_group.records import (
     RECORD_TYPES,
-    Record,
+    GroupRecord,
     decode_record,
     encode_record,
 )
@@ -61,7 +61,7 @@ def in_order(batch: list[Any]) -> list[Any]:
     ]
 
 
-def batch_of(written: tuple[Record, ...]) -> list[Any]:
+def batch_of(written: tuple[GroupRecord, ...]) -> list[Any]:
     numbers = {key: number for number, (key, _) in RECORD_TYPES.items()}
     return in_order(
         [
