@@ -25,6 +25,7 @@ from aiokafkawire.connection.negotiation import (
     ResponseTimedOut,
     SendRequest,
     VersionsNegotiated,
+    highest_usable_version,
 )
 from aiokafkawire.connection.node_api_versions import NodeApiVersions, parse_api_version
 from aiokafkawire.errors import (
@@ -100,9 +101,8 @@ class Connector:
         self._metrics = metrics or ConnectionMetrics()
         self._node_id = node_id
         self._cluster_check = cluster_check
-        self._uses_tls, self._uses_sasl = config.uses_tls, config.uses_sasl
-        self._security_protocol = config.security_protocol
         self._override = parse_api_version(config.api_version)
+        self._api_versions_version: int | None = None
         self._limits = ChannelLimits(
             max_in_flight=MAX_IN_FLIGHT,
             request_timeout_s=config.request_timeout_ms / 1_000,
@@ -139,14 +139,14 @@ class Connector:
                     )
                 if mechanism is not None:
                     await self._authenticate(channel, mechanism)
-                if channel.api_versions.release is None and not self._uses_sasl:
+                if channel.api_versions.release is None and not self._config.uses_sasl:
                     channel.mark_set_up()
                 ready = channel
         except KafkaError as error:
             error.broker, error.attempt = self.name, attempt
             raise
         if ready is None:
-            no_tls = ", does not speak TLS, or is" if self._uses_tls else " or"
+            no_tls = ", does not speak TLS, or is" if self._config.uses_tls else " or"
             raise ConnectionFailed(
                 f"no connection within {timeout_s:g} s: the host does not respond, or the server is"
                 f" stopped{no_tls} not a Kafka broker",
@@ -168,8 +168,9 @@ class Connector:
             software=CLIENT_SOFTWARE_NAME,
             software_version=__version__,
             timeout_s=response_timeout_s,
-            security_protocol=self._security_protocol,
+            security_protocol=self._config.security_protocol,
             expected=expected,
+            known_version=self._api_versions_version,
         )
         current = await self._open_channel()
         latest = current
@@ -208,6 +209,8 @@ class Connector:
         if other is not chosen:
             _discard(other)
         chosen.api_versions = action.versions
+        if self._override is None:
+            self._api_versions_version = highest_usable_version(action.versions)
         return chosen
 
     async def _send(self, channel: Channel, action: SendRequest) -> NegotiationEvent:

@@ -1,6 +1,7 @@
 """Negotiation of API versions with a broker, as a state machine.
 
-The client sends ApiVersions in its highest version. Kafka 0.10 to 2.3 respond to an unknown version
+The client sends ApiVersions in its highest version, or the highest that the broker had on an
+earlier connection. Kafka 0.10 to 2.3 respond to an unknown version
 with UNSUPPORTED_VERSION (35) and an empty list, and the client continues with version 0. Later
 releases include the range of ApiVersions (KIP-511).
 
@@ -43,6 +44,7 @@ __all__ = (
     "ResponseTimedOut",
     "SendRequest",
     "VersionsNegotiated",
+    "highest_usable_version",
 )
 
 API_VERSIONS_TIMEOUT_S = 2.0
@@ -172,6 +174,10 @@ class Negotiation:
     Call `begin`, then `handle` with the result of each `SendRequest`, until the action is
     `VersionsNegotiated` or `NegotiationFailed`.
 
+    Args:
+        known_version: Highest version of ApiVersions that both sides had on an earlier connection,
+            None before the first: an unknown version costs a round trip.
+
     Attributes:
         is_misrouted: Whether the broker is not the expected one.
     """
@@ -185,13 +191,17 @@ class Negotiation:
         timeout_s: float = API_VERSIONS_TIMEOUT_S,
         security_protocol: SecurityProtocol = "PLAINTEXT",
         expected: ExpectedNode | None = None,
+        known_version: int | None = None,
     ) -> None:
         self.override = override
         self.security_protocol = security_protocol
         self.timeout_s = timeout_s
         self.expected = expected
         self.is_misrouted = False
-        self.state: NegotiationState = AwaitingApiVersions(_first_version(override))
+        self.known_version = known_version
+        self.state: NegotiationState = AwaitingApiVersions(
+            _first_version(override) if known_version is None else known_version
+        )
         self._request = ApiVersionsRequest(
             client_software_name=software, client_software_version=software_version
         )
@@ -253,6 +263,15 @@ def on_api_versions(
     if not versions.ranges:
         error = ProtocolError("the broker reports no supported APIs", api="ApiVersions")
         return state, (NegotiationFailed(error),)
+    if negotiation.known_version is not None:
+        known, negotiation.known_version = negotiation.known_version, None
+        higher = highest_usable_version(versions)
+        if higher is not None and higher > known:
+            # The broker was upgraded. Only the higher version has its features and its check.
+            request = negotiation.request_api_versions(
+                higher, negotiation.timeout_s, ConnectionChoice.CURRENT
+            )
+            return AwaitingApiVersions(higher), (request,)
     return state, (VersionsNegotiated(versions, on_additional),)
 
 
@@ -345,6 +364,14 @@ def _first_version(override: ApiVersionOverride | None) -> int:
     if override is None or override.flexible or flexible_from is None:
         return api.max_stable_version
     return flexible_from - 1
+
+
+def highest_usable_version(versions: NodeApiVersions) -> int | None:
+    """Return the highest version of ApiVersions that both sides have; None if there is none."""
+    supported = versions.ranges.get(ApiKey.API_VERSIONS)
+    if supported is None:
+        return None
+    return min(supported.max_version, APIS[ApiKey.API_VERSIONS].max_stable_version)
 
 
 def _probe_request(negotiation: Negotiation, probe_index: int) -> SendRequest:

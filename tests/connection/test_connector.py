@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -15,7 +16,9 @@ from aiokafkawire.connection.connector import Connector
 from aiokafkawire.errors import ClientClosed, ConnectionFailed
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
 from aiokafkawire.security import ClientMechanism, PlainClient, Secret
-from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode
+from aiokafkawire.wire.header import RequestHeader
+from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 from .scripted import ScriptedBroker, ServerConnection, closed_address, hosted, make_config, serve
 from .test_broker_client import HEARTBEAT, QUICK, kafka, soon
@@ -116,6 +119,23 @@ async def test_known_versions_are_not_negotiated_again():
         channel = await connector(runtime, supervisor, server.address).connect(known, 1, 1)
         assert channel.api_versions is known
     assert broker.seen == []
+
+
+async def test_later_connections_ask_in_the_version_that_the_broker_has():
+    async def api_versions(header: RequestHeader, _: Any) -> ApiVersionsResponse:
+        has_it = header.api_version <= 3
+        return ApiVersionsResponse(
+            error_code=0 if has_it else ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=3)],
+        )
+
+    broker = ScriptedBroker({ApiKey.API_VERSIONS: api_versions})
+    async with serve(broker) as server, hosted() as (runtime, supervisor):
+        opens = connector(runtime, supervisor, server.address)
+        for _ in range(2):
+            await opens.connect(None, 1, 1)
+    highest = APIS[ApiKey.API_VERSIONS].max_stable_version
+    assert [header.api_version for header in broker.seen] == [highest, 3, 3]
 
 
 async def test_connections_made_for_probing_are_closed():

@@ -140,6 +140,35 @@ def test_an_empty_unsupported_version_response_is_followed_by_version_0():
     assert isinstance(step, VersionsNegotiated)
 
 
+@pytest.mark.parametrize(
+    ("known", "highest", "expected"),
+    [(4, 4, [4]), (0, 0, [0]), (4, 3, [4, 3]), (3, 4, [3, 4]), (0, 9, [0, HIGHEST])],
+)
+def test_a_known_version_saves_a_round_trip(known: int, highest: int, expected: list[int]) -> None:
+    """The last three: the broker was downgraded, or upgraded, since the connection before."""
+
+    def broker(request: SendRequest) -> NegotiationEvent:
+        ranges = ((ApiKey.PRODUCE, 3, 13), (ApiKey.API_VERSIONS, 0, highest))
+        code = 35 if request.version > highest else 0
+        return ResponseReceived(versions_of(*ranges, error_code=code))
+
+    again = Negotiation(None, software="tests", software_version="1", known_version=known)
+    result, asked = run(again, broker)
+    assert isinstance(result, VersionsNegotiated)
+    assert [version for _, version in sent_versions(asked)] == expected
+
+
+def test_a_broker_that_contradicts_itself_is_not_asked_for_ever() -> None:
+    def broker(request: SendRequest) -> NegotiationEvent:
+        code = 35 if request.version == HIGHEST else 0
+        ranges = ((ApiKey.PRODUCE, 3, 13), (ApiKey.API_VERSIONS, 0, HIGHEST))
+        return ResponseReceived(versions_of(*ranges, error_code=code))
+
+    again = Negotiation(None, software="tests", software_version="1", known_version=3)
+    result, _ = run(again, broker)
+    assert isinstance(result, VersionsNegotiated)
+
+
 def test_below_2_4_no_flexible_versions_are_used():
     ranges = (ApiKey.API_VERSIONS, 0, 4), (ApiKey.JOIN_GROUP, 0, 9)
     step, asked = run(negotiation("2.3"), lambda _: ResponseReceived(versions_of(*ranges)))
