@@ -176,6 +176,9 @@ class Replication:
         request = ControlledShutdownRequest(broker_id=node.node_id)
         for _ in range(SHUTDOWN_ATTEMPTS):
             controller_id = self.controller_context.controller_id
+            if controller_id not in self._addresses:
+                # The sessions of all nodes have expired, so nobody can take over.
+                return
             try:
                 response = await self._clients[node.node_id].request(
                     controller_id, self._addresses[controller_id], request, ConnectionKind.GENERAL

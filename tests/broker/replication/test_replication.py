@@ -472,6 +472,17 @@ async def test_a_hanging_controller_does_not_block_a_shutdown() -> None:
         assert broker.live_nodes == (LEADER,)
 
 
+async def test_a_shutdown_ends_if_all_nodes_fail_meanwhile() -> None:
+    async with cluster(nodes=2) as broker:
+        broker.on(ApiKey.CONTROLLED_SHUTDOWN, Answer(ErrorCode.UNKNOWN_SERVER_ERROR))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(broker.shut_down, FOLLOWER)
+            await broker.wait_for_request(ApiKey.CONTROLLED_SHUTDOWN)
+            await broker.kill(LEADER)
+            await broker.kill(FOLLOWER)
+        assert broker.live_nodes == ()
+
+
 async def test_unsynced_loss_needs_a_leader() -> None:
     async with cluster(nodes=2) as broker:
         with pytest.raises(BrokerError) as refused:
