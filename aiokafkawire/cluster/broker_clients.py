@@ -90,8 +90,13 @@ class BrokerClients:
         self._retired.extend(nodes.values())
 
     def retire_bootstrap(self) -> None:
-        """Retire the clients of bootstrap addresses once the nodes are known."""
+        """Retire the clients of bootstrap addresses once the nodes are known.
+
+        The features that they reported are kept: a client that has just started has no connection
+        to a node yet.
+        """
         for client in self._bootstrap.values():
+            self._note_features(client)
             self._retire(client)
         self._bootstrap.clear()
 
@@ -142,20 +147,20 @@ class BrokerClients:
     def finalized_feature_level(self, feature: str) -> int | None:
         """Return the finalized level of a feature; None before any node reported it.
 
-        The newest epoch of all connected nodes counts: a node that has just started may not know
+        The newest epoch of all connected brokers counts: a node that has just started may not know
         the features, and ApiVersions is sent only once per connection.
         """
-        newest: NodeApiVersions | None = None
         for client in self._nodes.values():
-            versions = client.api_versions
-            if versions is not None and (
-                newest is None or versions.features_epoch > newest.features_epoch
-            ):
-                newest = versions
-        known = self._features
-        if newest is not None and (known is None or newest.features_epoch >= known.features_epoch):
-            self._features = known = newest
-        return None if known is None else known.features.get(feature, 0)
+            self._note_features(client)
+        return None if self._features is None else self._features.features.get(feature, 0)
+
+    def _note_features(self, client: BrokerClient) -> None:
+        """Keep the features that a broker reported, unless newer ones are known."""
+        versions, known = client.api_versions, self._features
+        if versions is not None and (
+            known is None or versions.features_epoch >= known.features_epoch
+        ):
+            self._features = versions
 
     async def aclose(self) -> None:
         """Close all connections; pending requests fail with `ClientClosed`."""

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from aiokafkawire.admin import Admin, GroupType
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import InvalidOption, UnsupportedVersion
 from aiokafkawire.types import TopicPartition
@@ -144,9 +145,9 @@ async def test_auto_uses_the_consumer_protocol(
     await fill(bootstrap_servers, topic, numbered(3))
     async with Consumer(topic, **options | {"group_protocol": "auto"}) as consumer:
         assert len(await take(consumer, 3)) == 3
-        async with Consumer(topic, **options) as other:
-            with anyio.fail_after(WITHIN_S):
-                await other.getmany(timeout_ms=POLL_MS)
+        async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+            groups = await admin.list_groups()
+        assert {group.group_id: group.type for group in groups}[group_id] is GroupType.CONSUMER
 
 
 @needs("groups")

@@ -134,6 +134,14 @@ async def test_the_feature_level_with_the_newest_epoch_counts():
         await brokers.aclose()
 
 
+async def test_the_features_of_a_bootstrap_address_are_known_once_it_is_retired():
+    async with serve(broker_with_feature(2, 7)) as server, broker_clients() as brokers:
+        await brokers.for_address(server.address).get_api_versions(soon())
+        brokers.retire_bootstrap()
+        assert brokers.finalized_feature_level("transaction.version") == 2
+        await brokers.aclose()
+
+
 async def test_a_feature_level_is_kept_after_its_node_left():
     async with (
         serve(broker_with_feature(2, 7)) as one,
