@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from aiokafkawire.admin.items import finish_items, partial_failure, response_error
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import known_member
 from aiokafkawire.admin.types.acl_operation import AclOperation
 from aiokafkawire.admin.types.acls import (
     AclBinding,
@@ -27,6 +28,7 @@ from aiokafkawire.wire.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from aiokafkawire.wire.messages.describe_acls import (
+    AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
@@ -213,15 +215,7 @@ def _filter_fields(filter: AclBindingFilter, version: int) -> dict[str, Any]:
 
 def _bindings(resource: DescribeAclsResource) -> Iterator[AclBinding]:
     for acl in resource.acls:
-        yield AclBinding(
-            resource_type=_known(ResourceType, resource.resource_type),
-            name=resource.resource_name,
-            pattern_type=_known(PatternType, resource.pattern_type),
-            principal=acl.principal,
-            host=acl.host,
-            operation=_known(AclOperation, acl.operation),
-            permission_type=_known(AclPermissionType, acl.permission_type),
-        )
+        yield _binding(resource, acl)
 
 
 def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
@@ -231,7 +225,7 @@ def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
     deleted: list[AclBinding] = []
     failed: dict[AclBinding, KafkaError] = {}
     for acl in result.matching_acls:
-        binding = _deleted_binding(acl)
+        binding = _binding(acl, acl)
         refused = response_error(acl.error_code, acl.error_message, api="DeleteAcls")
         if refused is None:
             deleted.append(binding)
@@ -242,21 +236,18 @@ def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
     return deleted
 
 
-def _deleted_binding(acl: DeleteAclsMatchingAcl) -> AclBinding:
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl,
+    acl: AclDescription | DeleteAclsMatchingAcl,
+) -> AclBinding:
     return AclBinding(
-        resource_type=_known(ResourceType, acl.resource_type),
-        name=acl.resource_name,
-        pattern_type=_known(PatternType, acl.pattern_type),
+        resource_type=known_member(ResourceType, resource.resource_type, ResourceType.UNKNOWN),
+        name=resource.resource_name,
+        pattern_type=known_member(PatternType, resource.pattern_type, PatternType.UNKNOWN),
         principal=acl.principal,
         host=acl.host,
-        operation=_known(AclOperation, acl.operation),
-        permission_type=_known(AclPermissionType, acl.permission_type),
+        operation=known_member(AclOperation, acl.operation, AclOperation.UNKNOWN),
+        permission_type=known_member(
+            AclPermissionType, acl.permission_type, AclPermissionType.UNKNOWN
+        ),
     )
-
-
-def _known(kind: Any, number: int) -> Any:
-    """Return a member of an enum; UNKNOWN for a number that this package does not know."""
-    try:
-        return kind(number)
-    except ValueError:
-        return kind(0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.types.acl_operation import authorized_operations
 from aiokafkawire.admin.types.cluster import ClusterDescription, Node
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import UnsupportedVersion
-from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -84,7 +84,7 @@ class ClusterOperations(Operations):
         }
         return ClusterDescription(
             response.cluster_id,
-            _known(response.controller_id),
+            unless_negative(response.controller_id),
             tuple(nodes[node_id] for node_id in sorted(nodes)),
             operations if include_authorized_operations else None,
         )
@@ -114,11 +114,7 @@ async def _describe_by_metadata(
     }
     return ClusterDescription(
         response.cluster_id,
-        _known(response.controller_id),
+        unless_negative(response.controller_id),
         tuple(nodes[node_id] for node_id in sorted(nodes)),
         operations,
     )
-
-
-def _known(node_id: NodeId) -> NodeId | None:
-    return node_id if node_id >= 0 else None

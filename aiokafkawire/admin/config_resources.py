@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
-from typing import Any, TypeVar, cast
+from typing import Any
 
+from aiokafkawire.admin.response_values import known_member
 from aiokafkawire.admin.types.configs import ConfigResource, ConfigResourceType
 from aiokafkawire.types import NodeId
 
-__all__ = ("broker_of", "known_member", "read_resource", "resource_context")
-
-_Enum = TypeVar("_Enum", bound=IntEnum)
-
-
-def known_member(kind: type[_Enum], number: int, otherwise: _Enum) -> _Enum:
-    """Return the member of an enumeration, or `otherwise` for a number that is newer."""
-    # Faster than calling the class, for the many configs of many resources.
-    member = kind._value2member_map_.get(number)
-    return cast("_Enum", member) if member is not None else otherwise
+__all__ = ("broker_of", "read_resource", "resource_context")
 
 
 def read_resource(resource_type: int, name: str) -> ConfigResource:

@@ -6,12 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, overload
 
 from aiokafkawire.admin.alter_configs import AlterByReplacement
-from aiokafkawire.admin.config_resources import (
-    broker_of,
-    known_member,
-    read_resource,
-    resource_context,
-)
+from aiokafkawire.admin.config_resources import broker_of, read_resource, resource_context
 from aiokafkawire.admin.items import (
     PARTITION_LOOKUPS,
     ItemRequest,
@@ -20,6 +15,7 @@ from aiokafkawire.admin.items import (
 )
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.response_values import known_member
 from aiokafkawire.admin.routing import Target
 from aiokafkawire.admin.types.configs import (
     AlterConfigOp,

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 from aiokafkawire.admin.items import ItemResult, finish_items, response_error
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import known_member
 from aiokafkawire.admin.types.credentials import (
     DelegationToken,
     ScramCredentialInfo,
@@ -149,12 +150,12 @@ class CredentialOperations(Operations):
                 upsertions=salted,
             )
         )
-        answers = (
+        reported = (
             ItemResult(result.user, None, result.error_code, result.error_message)
             for result in response.results
         )
         users = list(dict.fromkeys(each.user for each in given))
-        results = _by_user(answers, users, "AlterUserScramCredentials")
+        results = _by_user(reported, users, "AlterUserScramCredentials")
         return finish_items(results, "users", return_errors=return_errors)
 
     async def create_delegation_token(
@@ -258,7 +259,7 @@ class CredentialOperations(Operations):
             Time of expiry, in milliseconds since the epoch.
 
         Raises:
-            BrokerError: As `renew_delegation_token`.
+            BrokerError: As with `renew_delegation_token`.
             UnsupportedVersion: Brokers before 1.1 have no tokens.
             KafkaError: The controller could not be reached.
         """
@@ -278,7 +279,7 @@ class CredentialOperations(Operations):
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: As `create_delegation_token`.
+            BrokerError: As with `create_delegation_token`.
             UnsupportedVersion: Brokers before 1.1 have no tokens.
             KafkaError: No broker could be reached.
         """
@@ -296,20 +297,22 @@ class CredentialOperations(Operations):
 
 def _described(result: DescribeUserScramCredentialsResult) -> ItemResult:
     infos = [
-        ScramCredentialInfo(_mechanism(info.mechanism), info.iterations)
+        ScramCredentialInfo(
+            known_member(ScramMechanism, info.mechanism, ScramMechanism.UNKNOWN), info.iterations
+        )
         for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
     ]
     return ItemResult(result.user, infos, result.error_code, result.error_message)
 
 
 def _by_user(
-    answers: Iterable[ItemResult], wanted: Sequence[str] | None, api: str
+    reported: Iterable[ItemResult], wanted: Sequence[str] | None, api: str
 ) -> dict[str, Any]:
     """Return the result of each user; an error for users that the response lacks."""
     results: dict[str, Any] = {}
-    for answer in answers:
-        error = response_error(answer.code, answer.message, api=api)
-        results[answer.key] = answer.value if error is None else error
+    for each in reported:
+        error = response_error(each.code, each.message, api=api)
+        results[each.key] = each.value if error is None else error
     if wanted is None:
         return results
     for user in wanted:
@@ -318,13 +321,6 @@ def _by_user(
                 f"the {api} response lacks a result for user {user!r}", api=api
             )
     return {user: results[user] for user in wanted}
-
-
-def _mechanism(number: int) -> ScramMechanism:
-    try:
-        return ScramMechanism(number)
-    except ValueError:
-        return ScramMechanism.UNKNOWN
 
 
 def _upsertion(given: UserScramCredentialUpsertion, nonce: str) -> ScramCredentialUpsertion:

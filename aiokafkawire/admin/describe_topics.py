@@ -8,6 +8,7 @@ from uuid import UUID
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, UNKNOWN_ITEM_CODES, response_error
 from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.response_values import unless_negative, unless_zero
 from aiokafkawire.admin.routing import RETRIED_CODES
 from aiokafkawire.admin.types.acl_operation import AclOperation, authorized_operations
 from aiokafkawire.admin.types.topics import TopicDescription, TopicPartitionInfo
@@ -15,7 +16,7 @@ from aiokafkawire.cluster.bootstrap import FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import BrokerError, KafkaError, ProtocolError, UnsupportedVersion
 from aiokafkawire.types import NodeId
-from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
+from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -37,7 +38,7 @@ MAX_PARTITIONS_PER_PAGE = 2_000
 """Partitions in one DescribeTopicPartitions response, as brokers limit them by default."""
 
 MAX_TOPICS_PER_REQUEST = 200
-"""Topics whose pages are read one after the other; those of other topics are read meanwhile."""
+"""Topics in one DescribeTopicPartitions request; requests for other topics run in parallel."""
 
 FIRST_WITH_AUTHORIZED_OPERATIONS = 8
 FIRST_WITH_TOPIC_IDS = 12
@@ -108,7 +109,7 @@ class TopicDescriber:
         return results
 
     async def _pages(self, in_order: Sequence[str]) -> dict[Topic, TopicDescription | KafkaError]:
-        """Read all pages of sorted topics: a topic may go on on the next page."""
+        """Read all pages of sorted topics; the partitions of a topic may be on several pages."""
         places = {name: place for place, name in enumerate(in_order)}
         found: dict[str, TopicDescription | KafkaError] = {}
         cursor: Cursor | None = None
@@ -155,7 +156,7 @@ class TopicDescriber:
             partitions = chain(earlier.partitions.values(), partitions)
         return TopicDescription(
             name,
-            None if topic.topic_id == ZERO_UUID else topic.topic_id,
+            unless_zero(topic.topic_id),
             topic.is_internal,
             _by_number(partitions),
             self._operations(topic.topic_authorized_operations),
@@ -167,8 +168,8 @@ class TopicDescriber:
         eligible, last_known = partition.eligible_leader_replicas, partition.last_known_elr
         return TopicPartitionInfo(
             partition.partition_index,
-            partition.leader_id if partition.leader_id >= 0 else None,
-            partition.leader_epoch if partition.leader_epoch >= 0 else None,
+            unless_negative(partition.leader_id),
+            unless_negative(partition.leader_epoch),
             self._node_ids(partition.replica_nodes),
             self._node_ids(partition.isr_nodes),
             self._node_ids(partition.offline_replicas),
@@ -179,8 +180,8 @@ class TopicDescriber:
     def _metadata_partition(self, partition: MetadataResponsePartition) -> TopicPartitionInfo:
         return TopicPartitionInfo(
             partition.partition_index,
-            partition.leader_id if partition.leader_id >= 0 else None,
-            partition.leader_epoch if partition.leader_epoch >= 0 else None,
+            unless_negative(partition.leader_id),
+            unless_negative(partition.leader_epoch),
             self._node_ids(partition.replica_nodes),
             self._node_ids(partition.isr_nodes),
             self._node_ids(partition.offline_replicas),
@@ -260,7 +261,7 @@ class TopicDescriber:
             return _missing("Metadata", asked)
         return TopicDescription(
             topic.name,
-            None if topic.topic_id == ZERO_UUID else topic.topic_id,
+            unless_zero(topic.topic_id),
             topic.is_internal,
             _by_number(map(self._metadata_partition, topic.partitions)),
             self._operations(topic.topic_authorized_operations),

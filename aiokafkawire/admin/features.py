@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from aiokafkawire._version import __version__
 from aiokafkawire.admin.items import ItemRequest, ItemResult, finish_items
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.types.features import (
     FeatureMetadata,
     FeatureUpdate,
@@ -57,7 +58,6 @@ class FeatureOperations(Operations):
             to=None if node_id is None else ToNode(node_id),
             min_version=FIRST_WITH_FEATURES,
         )
-        epoch = response.finalized_features_epoch
         return FeatureMetadata(
             {
                 feature.name: FinalizedVersionRange(
@@ -65,7 +65,7 @@ class FeatureOperations(Operations):
                 )
                 for feature in response.finalized_features
             },
-            epoch if epoch >= 0 else None,
+            unless_negative(response.finalized_features_epoch),
             {
                 feature.name: SupportedVersionRange(feature.min_version, feature.max_version)
                 for feature in response.supported_features

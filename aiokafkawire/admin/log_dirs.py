@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 from aiokafkawire.admin.items import finish_items, response_error
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.types.log_dirs import (
     LogDirDescription,
     ReplicaInfo,
@@ -83,7 +84,7 @@ class LogDirOperations(Operations):
             responses = await requester.request_all(request)
         else:
             responses = await requester.request_nodes(dict.fromkeys(node_ids, request))
-        results = {node_id: _read_dirs(node_id, answer) for node_id, answer in responses.items()}
+        results = {node_id: _read_dirs(node_id, each) for node_id, each in responses.items()}
         return finish_items(results, "brokers", return_errors=return_errors)
 
     @overload
@@ -141,7 +142,7 @@ class LogDirOperations(Operations):
                 for node_id, partitions in by_broker.items()
             }
         )
-        dirs = {node_id: _read_dirs(node_id, answer) for node_id, answer in responses.items()}
+        dirs = {node_id: _read_dirs(node_id, each) for node_id, each in responses.items()}
         results = {replica: _dirs_of(replica, dirs[replica.broker_id]) for replica in wanted}
         return finish_items(results, "replicas", return_errors=return_errors)
 
@@ -155,7 +156,7 @@ class LogDirOperations(Operations):
         """Move replicas to other log directories of their brokers.
 
         Returns when the brokers have begun; `describe_replica_log_dirs` shows the progress. A
-        broker that does not have a replica yet creates it in the directory, and answers
+        broker that does not have a replica yet creates it in the directory, and returns
         REPLICA_NOT_AVAILABLE.
 
         Args:
@@ -212,8 +213,8 @@ def _description(node_id: NodeId, result: DescribeLogDirsResult) -> LogDirDescri
             for topic in result.topics
             for part in topic.partitions
         },
-        result.total_bytes if result.total_bytes >= 0 else None,
-        result.usable_bytes if result.usable_bytes >= 0 else None,
+        unless_negative(result.total_bytes),
+        unless_negative(result.usable_bytes),
         result.is_cordoned,
     )
 

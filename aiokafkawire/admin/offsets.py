@@ -7,6 +7,7 @@ from typing import Literal, overload
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, ItemResult, finish_items
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import (
@@ -168,7 +169,7 @@ def _listed(part: ListOffsetsPartitionResponse) -> ListedOffset:
     if part.old_style_offsets:
         return ListedOffset(part.old_style_offsets[0])
     return ListedOffset(
-        part.offset if part.offset >= 0 else None,
-        part.timestamp if part.timestamp >= 0 else None,
-        part.leader_epoch if part.leader_epoch >= 0 else None,
+        unless_negative(part.offset),
+        unless_negative(part.timestamp),
+        unless_negative(part.leader_epoch),
     )

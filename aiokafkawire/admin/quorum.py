@@ -7,6 +7,7 @@ from uuid import UUID
 
 from aiokafkawire.admin.items import response_error
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import unless_negative, unless_zero
 from aiokafkawire.admin.types.quorum import (
     QuorumInfo,
     QuorumNode,
@@ -15,7 +16,6 @@ from aiokafkawire.admin.types.quorum import (
 )
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.types import NodeId
-from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.messages import describe_quorum as messages
 from aiokafkawire.wire.messages.add_raft_voter import AddRaftVoterListener, AddRaftVoterRequest
 from aiokafkawire.wire.messages.describe_quorum import (
@@ -45,7 +45,7 @@ class QuorumOperations(Operations):
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Raises:
-            UnsupportedVersion: The brokers use ZooKeeper, or are older than 3.0.
+            UnsupportedVersion: The brokers use ZooKeeper, or are older than 3.3.
             KafkaError: No broker could answer.
         """
         response = await self._requester(timeout_ms).request(
@@ -133,7 +133,7 @@ class QuorumOperations(Operations):
 
         Raises:
             BrokerError: Such as BROKER_ID_NOT_REGISTERED.
-            UnsupportedVersion: The brokers use ZooKeeper, or are older than 3.0.
+            UnsupportedVersion: The brokers use ZooKeeper, or are older than 3.3.
             KafkaError: No broker could answer.
         """
         await self._requester(timeout_ms).request(UnregisterBrokerRequest(broker_id=node_id))
@@ -180,7 +180,7 @@ def _read_quorum(response: DescribeQuorumResponse) -> QuorumInfo:
         for node in response.nodes
     }
     return QuorumInfo(
-        part.leader_id if part.leader_id >= 0 else None,
+        unless_negative(part.leader_id),
         part.leader_epoch,
         part.high_watermark,
         _replicas(part.current_voters),
@@ -195,15 +195,11 @@ def _replicas(
     replicas = [
         QuorumReplicaState(
             state.replica_id,
-            None if state.replica_directory_id == ZERO_UUID else state.replica_directory_id,
+            unless_zero(state.replica_directory_id),
             state.log_end_offset,
-            _known(state.last_fetch_timestamp),
-            _known(state.last_caught_up_timestamp),
+            unless_negative(state.last_fetch_timestamp),
+            unless_negative(state.last_caught_up_timestamp),
         )
         for state in states
     ]
     return tuple(sorted(replicas, key=lambda replica: replica.replica_id))
-
-
-def _known(timestamp_ms: int) -> int | None:
-    return timestamp_ms if timestamp_ms >= 0 else None

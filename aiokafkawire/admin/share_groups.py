@@ -17,6 +17,7 @@ from aiokafkawire.admin.items import (
 )
 from aiokafkawire.admin.offset_messages import as_offset
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.routing import RETRIED_CODES
 from aiokafkawire.admin.types.acl_operation import authorized_operations
 from aiokafkawire.admin.types.groups import GroupState
@@ -377,8 +378,8 @@ def _offset_info(
         return None
     return SharePartitionOffsetInfo(
         partition.start_offset,
-        partition.leader_epoch if partition.leader_epoch >= 0 else None,
-        partition.lag if partition.lag >= 0 else None,
+        unless_negative(partition.leader_epoch),
+        unless_negative(partition.lag),
     )
 
 

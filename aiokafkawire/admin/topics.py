@@ -9,6 +9,7 @@ from uuid import UUID
 from aiokafkawire.admin.describe_topics import TopicDescriber
 from aiokafkawire.admin.items import ItemRequest, ItemResult, finish_items, topic_context
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.response_values import unless_negative, unless_zero
 from aiokafkawire.admin.types.topics import (
     CreatedTopic,
     NewTopic,
@@ -174,9 +175,7 @@ class TopicOperations(Operations):
             metadata_request(None, allow_creation=False)
         )
         listings = {
-            topic.name: TopicListing(
-                topic.name, None if topic.topic_id == ZERO_UUID else topic.topic_id, is_internal
-            )
+            topic.name: TopicListing(topic.name, unless_zero(topic.topic_id), is_internal)
             for topic in response.topics
             if topic.name and ((is_internal := bool(topic.is_internal)) <= include_internal)
         }
@@ -274,9 +273,9 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
         }
     return CreatedTopic(
         topic.name,
-        None if topic.topic_id == ZERO_UUID else topic.topic_id,
-        topic.num_partitions if topic.num_partitions >= 0 else None,
-        topic.replication_factor if topic.replication_factor >= 0 else None,
+        unless_zero(topic.topic_id),
+        unless_negative(topic.num_partitions),
+        unless_negative(topic.replication_factor),
         configs,
     )
 

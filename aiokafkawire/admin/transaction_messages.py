@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from aiokafkawire.admin.items import ItemRequest, ItemResult, partial_failure, partition_context
 from aiokafkawire.admin.requester import Requester
+from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.routing import Target
 from aiokafkawire.admin.types.transactions import (
     AbortTransactionSpec,
@@ -96,13 +97,9 @@ def _producer(state: WireProducerState) -> ProducerState:
         producer_epoch=state.producer_epoch,
         last_sequence=state.last_sequence,
         last_timestamp=state.last_timestamp,
-        coordinator_epoch=_unless_negative(state.coordinator_epoch),
-        current_transaction_start_offset=_unless_negative(state.current_txn_start_offset),
+        coordinator_epoch=unless_negative(state.coordinator_epoch),
+        current_transaction_start_offset=unless_negative(state.current_txn_start_offset),
     )
-
-
-def _unless_negative(number: int) -> int | None:
-    return number if number >= 0 else None
 
 
 async def describe_transactions(
@@ -148,7 +145,7 @@ def _description(state: DescribedTransactionState, coordinator: NodeId) -> Trans
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
         transaction_timeout_ms=state.transaction_timeout_ms,
-        transaction_start_time_ms=_unless_negative(state.transaction_start_time_ms),
+        transaction_start_time_ms=unless_negative(state.transaction_start_time_ms),
         topic_partitions=frozenset(
             TopicPartition(topic.topic, partition)
             for topic in state.topics
