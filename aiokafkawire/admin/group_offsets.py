@@ -17,14 +17,11 @@ from aiokafkawire.admin.group_messages import CONSUMER_PROTOCOL
 from aiokafkawire.admin.groups import list_groups
 from aiokafkawire.admin.items import finish_items
 from aiokafkawire.admin.offset_messages import Offsets
-from aiokafkawire.admin.offset_reset import (
-    LATEST,
-    list_offsets,
-    parse_target,
-    plan_reset,
-)
+from aiokafkawire.admin.offset_reset import parse_target, plan_reset
+from aiokafkawire.admin.offsets import list_offsets
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.types.groups import GroupLag, OffsetReset, PartitionLag
+from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import (
     AnyPartition,
@@ -196,7 +193,7 @@ class GroupOffsetOperations(Operations):
             group: value for group, value in committed.items() if not isinstance(value, KafkaError)
         }
         partitions = {tp for each in offsets.values() for tp in each}
-        ends = await list_offsets(requester, dict.fromkeys(partitions, LATEST))
+        ends = await list_offsets(requester, dict.fromkeys(partitions, OffsetSpec.LATEST))
         results: dict[str, GroupLag | KafkaError] = {}
         for group, value in committed.items():
             lags = value if isinstance(value, KafkaError) else _group_lag(group, value, ends)
@@ -255,13 +252,13 @@ class GroupOffsetOperations(Operations):
 
 
 def _group_lag(
-    group: str, offsets: Offsets, ends: Mapping[TopicPartition, int | KafkaError]
+    group: str, offsets: Offsets, ends: Mapping[TopicPartition, ListedOffset | KafkaError]
 ) -> GroupLag:
     def lag(tp: TopicPartition, committed: OffsetAndMetadata | None) -> PartitionLag:
         end = ends[tp]
         return PartitionLag(
             None if committed is None else committed.offset,
-            None if isinstance(end, KafkaError) else end,
+            None if isinstance(end, KafkaError) else end.offset,
         )
 
     return GroupLag(group, {tp: lag(tp, offsets[tp]) for tp in sorted(offsets)})

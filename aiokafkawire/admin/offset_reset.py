@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from aiokafkawire.admin.committed_offsets import list_offsets_of_groups
-from aiokafkawire.admin.items import (
-    PARTITION_LOOKUPS,
-    ItemRequest,
-    ItemResult,
-    partition_context,
-)
+from aiokafkawire.admin.items import partition_context
+from aiokafkawire.admin.offsets import list_offsets
 from aiokafkawire.admin.partitions import expand_partitions
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.types.groups import OffsetReset
-from aiokafkawire.errors import KafkaError
-from aiokafkawire.types import AnyPartition, TopicPartition, partitions_by_topic
-from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
+from aiokafkawire.errors import BrokerError, KafkaError
+from aiokafkawire.types import AnyPartition, TopicPartition
+from aiokafkawire.wire import ErrorCode
 
-__all__ = (
-    "EARLIEST",
-    "LATEST",
-    "ResetTarget",
-    "list_offsets",
-    "parse_target",
-    "plan_reset",
-)
-
-EARLIEST, LATEST = -2, -1
-"""Special timestamps of ListOffsets: the log start offset and the log end offset."""
+__all__ = ("ResetTarget", "parse_target", "plan_reset")
 
 NOT_FOUND = -1
-"""Offset that ListOffsets returns if no record is that young."""
-
-FIRST_WITH_TIMESTAMPS = 1
-CONSUMER_REPLICA_ID = -1
+"""Offset if no record is at or after the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Target of a reset: a timestamp of ListOffsets, an offset, or a shift. One is not None."""
+    """Target of a reset; one field is set.
+
+    Attributes:
+        timestamp: Milliseconds since 1970, or an `OffsetSpec`.
+        offset: The offset.
+        shift_by: Records to move the committed offset by.
+    """
 
     timestamp: int | None = None
     offset: int | None = None
@@ -70,9 +54,9 @@ def parse_target(
         return ResetTarget(shift_by=shift_by)
     match to:
         case "earliest":
-            return ResetTarget(timestamp=EARLIEST)
+            return ResetTarget(timestamp=OffsetSpec.EARLIEST)
         case "latest":
-            return ResetTarget(timestamp=LATEST)
+            return ResetTarget(timestamp=OffsetSpec.LATEST)
         case datetime():
             if to.tzinfo is None:
                 raise ValueError(f"to={to!r} has no time zone")
@@ -131,15 +115,15 @@ async def _new_offsets(
     current: Mapping[TopicPartition, int],
     target: ResetTarget,
 ) -> dict[TopicPartition, int | KafkaError]:
-    ends = await list_offsets(requester, dict.fromkeys(partitions, LATEST))
-    if target.timestamp == LATEST:
+    ends = await _list_offsets(requester, partitions, OffsetSpec.LATEST)
+    if target.timestamp == OffsetSpec.LATEST:
         return ends
-    starts = await list_offsets(requester, dict.fromkeys(partitions, EARLIEST))
-    if target.timestamp == EARLIEST:
+    starts = await _list_offsets(requester, partitions, OffsetSpec.EARLIEST)
+    if target.timestamp == OffsetSpec.EARLIEST:
         return starts
     found: dict[TopicPartition, int | KafkaError] = {}
     if target.timestamp is not None:
-        found = await list_offsets(requester, dict.fromkeys(partitions, target.timestamp))
+        found = await _list_offsets(requester, partitions, target.timestamp)
     new: dict[TopicPartition, int | KafkaError] = {}
     for tp in partitions:
         start, end, at_time = starts[tp], ends[tp], found.get(tp, NOT_FOUND)
@@ -165,49 +149,19 @@ def _wanted(target: ResetTarget, current: int | None, end: int, at_time: int) ->
     return current + target.shift_by
 
 
-async def list_offsets(
-    requester: Requester, timestamps: Mapping[TopicPartition, int]
+async def _list_offsets(
+    requester: Requester, partitions: Sequence[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int | KafkaError]:
     """Return the offset of each partition for a timestamp, `NOT_FOUND`, or its error."""
-
-    def build(tps: Sequence[TopicPartition], version: int, timeout_ms: int) -> ListOffsetsRequest:
-        return ListOffsetsRequest(
-            replica_id=CONSUMER_REPLICA_ID,
-            isolation_level=0,
-            topics=[
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(
-                            partition_index=tp.partition,
-                            current_leader_epoch=-1,
-                            timestamp=timestamps[tp],
-                        )
-                        for tp in each
-                    ],
-                )
-                for topic, each in partitions_by_topic(tps).items()
-            ],
-            timeout_ms=timeout_ms,
-        )
-
-    request: ItemRequest[TopicPartition, int] = ItemRequest(
-        api_key=ApiKey.LIST_OFFSETS,
-        build=build,
-        read=_read,
-        min_version=FIRST_WITH_TIMESTAMPS if max(timestamps.values(), default=-1) >= 0 else 0,
-        max_unknown=PARTITION_LOOKUPS,
-    )
-    return await requester.request_items(request, timestamps)
+    listed = await list_offsets(requester, dict.fromkeys(partitions, timestamp))
+    return {tp: _offset(result) for tp, result in listed.items()}
 
 
-def _read(response: ListOffsetsResponse) -> Iterator[ItemResult]:
-    for topic in response.topics:
-        for partition in topic.partitions:
-            old: Sequence[int] = partition.old_style_offsets
-            offset = old[0] if old else partition.offset
-            tp = TopicPartition(topic.name, partition.partition_index)
-            if partition.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-                yield ItemResult(tp, NOT_FOUND)
-            else:
-                yield ItemResult(tp, offset, partition.error_code)
+def _offset(result: ListedOffset | KafkaError) -> int | KafkaError:
+    if isinstance(result, BrokerError):
+        # Messages before Kafka 0.10 have no timestamps.
+        no_timestamps = result.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        return NOT_FOUND if no_timestamps else result
+    if isinstance(result, KafkaError):
+        return result
+    return NOT_FOUND if result.offset is None else result.offset

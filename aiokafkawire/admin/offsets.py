@@ -7,6 +7,7 @@ from typing import Literal, overload
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, ItemResult, finish_items
 from aiokafkawire.admin.operations import Operations
+from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
 from aiokafkawire.errors import KafkaError
@@ -25,7 +26,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ("OffsetOperations",)
+__all__ = ("OffsetOperations", "list_offsets")
 
 CONSUMER_REPLICA_ID = -1
 """Replica id of a request that is not from a broker."""
@@ -98,6 +99,7 @@ class OffsetOperations(Operations):
             PartialFailure: Some offsets were not found, such as of topics that do not exist.
             UnsupportedVersion: The brokers do not support a special offset, timestamps (before
                 Kafka 0.10.1) or `read_committed` (before 0.11).
+            ValueError: `isolation_level` or a timestamp is invalid.
             KafkaError: No broker could answer.
         """
         level = _ISOLATION_LEVELS.get(isolation_level)
@@ -109,19 +111,26 @@ class OffsetOperations(Operations):
         timestamps = {
             parse_topic_partition(tp): _checked(timestamp) for tp, timestamp in partitions.items()
         }
-        by_version: dict[int, list[TopicPartition]] = {}
-        for tp, timestamp in timestamps.items():
-            version = FIRST_VERSIONS.get(timestamp, FIRST_WITH_TIMESTAMPS)
-            by_version.setdefault(max(version, FIRST_WITH_ISOLATION * level), []).append(tp)
-        requester = self._requester(timeout_ms)
-        found: dict[TopicPartition, ListedOffset | KafkaError] = {}
-
-        async def send(version: int, some: Sequence[TopicPartition]) -> None:
-            found.update(await requester.request_items(_request(timestamps, level, version), some))
-
-        await requester.run_parallel(send, list(by_version.items()))
-        results = {tp: found[tp] for tp in timestamps}
+        results = await list_offsets(self._requester(timeout_ms), timestamps, level)
         return finish_items(results, "partitions", return_errors=return_errors)
+
+
+async def list_offsets(
+    requester: Requester, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0
+) -> dict[TopicPartition, ListedOffset | KafkaError]:
+    """Return the offset of each partition for a timestamp or `OffsetSpec`, or its error."""
+    by_version: dict[int, list[TopicPartition]] = {}
+    for tp, timestamp in timestamps.items():
+        version = FIRST_VERSIONS.get(timestamp, FIRST_WITH_TIMESTAMPS)
+        by_version.setdefault(max(version, FIRST_WITH_ISOLATION * isolation_level), []).append(tp)
+    found: dict[TopicPartition, ListedOffset | KafkaError] = {}
+
+    async def send(version: int, some: Sequence[TopicPartition]) -> None:
+        request = _request(timestamps, isolation_level, version)
+        found.update(await requester.request_items(request, some))
+
+    await requester.run_parallel(send, list(by_version.items()))
+    return {tp: found[tp] for tp in timestamps}
 
 
 def _checked(timestamp: OffsetSpec | int) -> int:
