@@ -1,4 +1,4 @@
-"""A group member: what the members of the classic and of the consumer protocol have in common."""
+"""A group member in either protocol: its state machine, events, deadlines and log lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import GroupMetadata
 
 from .membership import events, states
-from .membership.context import PollTimer
+from .membership.context import MemberContext
 from .membership.effects import MembershipEffect
 from .offsets import CommitIdentity
 
@@ -70,20 +70,13 @@ class PartitionOwner(Protocol):
         ...
 
 
-class MachineContext(Protocol):
-    """Data of a machine that outlives its states."""
-
-    topics: tuple[str, ...]
-    poll_timer: PollTimer
-
-
 class Machine(Protocol):
     """State machine of a membership."""
 
     state: states.MembershipState
 
     @property
-    def context(self) -> MachineContext: ...
+    def context(self) -> MemberContext: ...
 
     @property
     def is_closed(self) -> bool: ...

@@ -30,7 +30,7 @@ class SendConsumerHeartbeat(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class SendLeaveEpoch(MembershipEffect):
-    """Leave with epoch -1, or -2 to come back as the same static member.
+    """Leave with epoch -1, or with -2 if the static member returns.
 
     `GroupLeft` follows whether or not the request succeeds.
     """

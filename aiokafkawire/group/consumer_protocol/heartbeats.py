@@ -18,8 +18,8 @@ from .context import ConsumerProtocolContext
 from .effects import ChangeEpoch, RefreshTopics
 
 UNRELEASED_LIMIT_S = 75.0
-"""How long a static member waits for its predecessor: the longest session timeout that brokers
-allow by default (60 s), and a margin."""
+"""Wait of a static member for its predecessor: the longest session timeout that brokers allow by
+default (60 s), and a margin."""
 
 
 # --- sending ----------------------------------------------------------------------------------

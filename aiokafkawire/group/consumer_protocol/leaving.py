@@ -69,17 +69,6 @@ def left(
     return actions.finish(context, state.next_action, now)
 
 
-def shorten_leave(
-    context: ConsumerProtocolContext,
-    state: outside.Leaving,
-    event: shared.CloseRequested,
-    now: float,
-) -> Outcome:
-    context.topics = ()
-    until = min(state.until, event.deadline)
-    return replace(state, next_action=NextAction.CLOSE, until=until), ()
-
-
 def store_topics(
     context: ConsumerProtocolContext,
     state: outside.MembershipState,
@@ -150,15 +139,6 @@ def _end(
     if isinstance(state, states.ConsumerRevoking):
         return actions.end_while_revoking(state, ended), lost
     return ended, lost
-
-
-def mark_reported(
-    context: ConsumerProtocolContext,
-    state: outside.JoinFailed | outside.Fenced,
-    event: shared.GroupErrorReported,
-    now: float,
-) -> Outcome:
-    return replace(state, reported=True), ()
 
 
 def retry_after_failure(

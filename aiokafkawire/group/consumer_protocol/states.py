@@ -28,7 +28,6 @@ __all__ = (
     "Reconciling",
     "ReportedFields",
     "TargetAssignment",
-    "in_both",
     "topic_partitions",
     "without",
 )
@@ -55,11 +54,6 @@ def topic_partitions(partitions: Collection[OwnedPartition]) -> tuple[TopicParti
 def without(partitions: Partitions, removed: Collection[OwnedPartition]) -> Partitions:
     removed = set(removed)
     return tuple(owned for owned in partitions if owned not in removed)
-
-
-def in_both(partitions: Partitions, others: Collection[OwnedPartition]) -> Partitions:
-    others = set(others)
-    return tuple(owned for owned in partitions if owned in others)
 
 
 @dataclass(frozen=True, slots=True)

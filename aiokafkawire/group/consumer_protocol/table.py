@@ -10,6 +10,7 @@ from __future__ import annotations
 from aiokafkawire.group.membership import events as shared
 from aiokafkawire.group.membership import states as outside
 from aiokafkawire.group.membership.effects import MembershipEffect
+from aiokafkawire.group.membership.leaving import mark_reported, shorten_leave
 from aiokafkawire.runtime.state_machine import Transitions, each_of, stay
 
 from . import events, heartbeats, leaving, reconciling, states
@@ -90,8 +91,8 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
     (outside.Leaving, shared.GroupLeft): leaving.left,
     (outside.Leaving, shared.DeadlineReached): leaving.left,
     (outside.Leaving, shared.Unsubscribed): leaving.store_topics,
-    (outside.Leaving, shared.CloseRequested): leaving.shorten_leave,
-    (outside.JoinFailed, shared.GroupErrorReported): leaving.mark_reported,
+    (outside.Leaving, shared.CloseRequested): shorten_leave,
+    (outside.JoinFailed, shared.GroupErrorReported): mark_reported,
     (outside.JoinFailed, shared.PollStarted): leaving.retry_after_failure,
-    (outside.Fenced, shared.GroupErrorReported): leaving.mark_reported,
+    (outside.Fenced, shared.GroupErrorReported): mark_reported,
 }

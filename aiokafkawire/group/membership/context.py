@@ -10,22 +10,34 @@ from aiokafkawire.runtime.interfaces import NEVER
 
 from . import states
 
-__all__ = ("GroupSettings", "MembershipContext", "PollTimer")
+__all__ = (
+    "GroupSettings",
+    "MemberContext",
+    "MemberSettings",
+    "MembershipContext",
+    "PollTimer",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
-    """Consumer options that affect the membership."""
+class MemberSettings:
+    """Consumer options that affect the membership in both protocols."""
 
-    cooperative: bool
     group_instance_id: str | None
-    session_timeout_ms: int
-    session_timeout_is_default: bool
-    heartbeat_interval_ms: int
     max_poll_interval_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     request_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings(MemberSettings):
+    """Consumer options that affect the membership in the classic protocol."""
+
+    cooperative: bool
+    session_timeout_ms: int
+    session_timeout_is_default: bool
+    heartbeat_interval_ms: int
 
 
 class PollTimer:
@@ -55,16 +67,12 @@ class PollTimer:
         return NEVER if self.open_polls else self.last_poll + self.interval_s
 
 
-class MembershipContext:
-    """Settings, subscription, poll timer and counters, for the handlers of all states."""
+class MemberContext:
+    """Subscription, poll timer and request numbers of a member in either protocol."""
 
-    def __init__(self, settings: GroupSettings, rng: random.Random, now: float) -> None:
-        self.settings = settings
+    def __init__(self, settings: MemberSettings, rng: random.Random, now: float) -> None:
         self.topics: tuple[str, ...] = ()
-        self.session_timeout_ms = settings.session_timeout_ms
         self.poll_timer = PollTimer(settings.max_poll_interval_ms / 1000, now)
-        self.protocol_violations = 0
-        self.unknown_server_errors = 0
         self._rng = rng
         self._backoff = Backoff.from_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._last_request = 0
@@ -76,6 +84,17 @@ class MembershipContext:
     def backoff_s(self, attempt: int) -> float:
         """Return the backoff in seconds before retry number `attempt`, which starts at 1."""
         return self._backoff.delay(attempt, self._rng)
+
+
+class MembershipContext(MemberContext):
+    """Settings, subscription, poll timer and counters, for the handlers of all states."""
+
+    def __init__(self, settings: GroupSettings, rng: random.Random, now: float) -> None:
+        super().__init__(settings, rng, now)
+        self.settings = settings
+        self.session_timeout_ms = settings.session_timeout_ms
+        self.protocol_violations = 0
+        self.unknown_server_errors = 0
 
     def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:
         return states.HeartbeatState(

@@ -8,7 +8,7 @@ from aiokafkawire.errors import FencedInstanceId
 
 from . import actions, events, states
 from .actions import Outcome
-from .context import MembershipContext
+from .context import MemberContext, MembershipContext
 
 LEAVE_DURING_REBALANCE_TIMEOUT_S = 0.3
 """How long a leaving member waits for the end of a rebalance."""
@@ -46,7 +46,7 @@ def fail(
 
 
 def mark_reported(
-    context: MembershipContext,
+    context: MemberContext,
     state: states.JoinFailed | states.Fenced,
     event: events.GroupErrorReported,
     now: float,
@@ -154,7 +154,7 @@ def left(
 
 
 def shorten_leave(
-    context: MembershipContext,
+    context: MemberContext,
     state: states.AwaitingMemberId | states.Leaving,
     event: events.CloseRequested,
     now: float,
