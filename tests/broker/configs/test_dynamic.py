@@ -30,11 +30,11 @@ def test_the_nearest_value_applies() -> None:
     configs.replace(T.BROKER, "1", {"message.max.bytes": "3"})
     own = {"max.message.bytes": "2"}
     assert sources(configs, own, "max.message.bytes") == [
-        ("2", S.TOPIC),
-        ("3", S.DYNAMIC_BROKER),
-        ("4", S.DYNAMIC_DEFAULT_BROKER),
-        ("5", S.STATIC_BROKER),
-        ("1048588", S.DEFAULT),
+        ("2", S.DYNAMIC_TOPIC_CONFIG),
+        ("3", S.DYNAMIC_BROKER_CONFIG),
+        ("4", S.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("5", S.STATIC_BROKER_CONFIG),
+        ("1048588", S.DEFAULT_CONFIG),
     ]
     assert configs.topic_value("t", own, "max.message.bytes", 1) == "2"
     assert configs.topic_value("u", {}, "max.message.bytes", 1) == "3"
@@ -58,7 +58,7 @@ def test_min_insync_replicas_can_be_required_for_all_brokers() -> None:
     assert configs.of(T.BROKER, "") == {}
     configs.requires_cluster_min_insync = True
     assert configs.of(T.BROKER, "") == {"min.insync.replicas": "2"}
-    assert sources(configs, {}, "min.insync.replicas")[0] == ("2", S.DYNAMIC_DEFAULT_BROKER)
+    assert sources(configs, {}, "min.insync.replicas")[0] == ("2", S.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
 @pytest.mark.parametrize(
