@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.error_text import no_topic
 from aiokafkawire.cluster import Cluster
-from aiokafkawire.config import AdminConfig, did_you_mean, make_config
+from aiokafkawire.config import AdminConfig, make_config
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import RealRuntime, Runtime, Supervisor
 
@@ -45,7 +45,4 @@ def require_topics(session: ClientSession, names: Sequence[str]) -> None:
     known = session.cluster.metadata.topics
     for name in names:
         if name not in known:
-            raise CommandFailed(
-                f"topic {name!r} does not exist{did_you_mean(name, list(known))};"
-                " `aiokafkawire topics list` lists the topics"
-            )
+            raise no_topic(name, list(known))

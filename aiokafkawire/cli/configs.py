@@ -23,7 +23,7 @@ from aiokafkawire.errors import InvalidOption
 if TYPE_CHECKING:
     from aiokafkawire.admin import Admin, AlterConfigOp, ConfigEntry, ConfigResource
 
-__all__ = ("configs", "set_entries")
+__all__ = ("configs", "parse_config", "set_entries")
 
 RESOURCES = {
     "topic": "Topic",
@@ -137,7 +137,7 @@ def set_command(
 ) -> int:
     """Set configs of the resources; all others stay as they are."""
     given = [("SET", settings), ("APPEND", appended), ("SUBTRACT", subtracted)]
-    operations = [(kind, *_parse_setting(setting)) for kind, texts in given for setting in texts]
+    operations = [(kind, *parse_config(setting)) for kind, texts in given for setting in texts]
     if not operations:
         raise InvalidOption("give at least one NAME=VALUE")
     return _alter(admin, change, resources, operations)
@@ -193,10 +193,11 @@ def _operations(operations: Iterable[tuple[str, str, str | None]]) -> list[Alter
     return [AlterConfigOp(name, value, AlterConfigOpType[kind]) for kind, name, value in operations]
 
 
-def _parse_setting(setting: str) -> tuple[str, str]:
+def parse_config(setting: str, option: str = "") -> tuple[str, str]:
+    """Parse NAME=VALUE; `option` precedes it in the error. Raises `InvalidOption`."""
     name, equals, value = setting.partition("=")
     if not equals or not name:
-        raise InvalidOption(f"{setting!r} is not of the form NAME=VALUE")
+        raise InvalidOption(f"{option}{setting!r} is not of the form name=value")
     return name, value
 
 

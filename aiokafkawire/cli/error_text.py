@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiokafkawire import errors
+from aiokafkawire.config import did_you_mean
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
@@ -15,6 +16,7 @@ __all__ = (
     "USAGE",
     "CommandFailed",
     "explain",
+    "no_topic",
     "one_line",
     "printable",
 )
@@ -30,6 +32,14 @@ TERMINATED = 143
 
 class CommandFailed(Exception):
     """A command failed for another reason than a `KafkaError`; the text has the remedy."""
+
+
+def no_topic(name: str, known: Sequence[str]) -> CommandFailed:
+    """Return the error for a topic that does not exist; it suggests one of the known topics."""
+    return CommandFailed(
+        f"topic {name!r} does not exist{did_you_mean(name, known)};"
+        " `aiokafkawire topics list` lists the topics"
+    )
 
 
 ADVICE: tuple[tuple[type[BaseException], str], ...] = (

@@ -194,7 +194,7 @@ def remove_members_command(
     change: Changing,
     group: str,
 ) -> int:
-    """Remove members from GROUP, such as static members that do not come back.
+    """Remove members from GROUP, such as static members that do not return.
 
     A consumer that still runs joins again.
     """

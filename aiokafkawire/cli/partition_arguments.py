@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafkawire.cli.admin_command import split_errors
-from aiokafkawire.cli.error_text import CommandFailed
-from aiokafkawire.config import did_you_mean
+from aiokafkawire.cli.error_text import CommandFailed, no_topic
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.types import TopicPartition, no_partition_text
 from aiokafkawire.wire import ErrorCode
@@ -71,10 +70,7 @@ async def describe_existing(admin: Admin, names: Iterable[str]) -> dict[str, Top
         if isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             known = list(await admin.list_topics(include_internal=True))
             name = str(error.topic)
-            raise CommandFailed(
-                f"topic {name!r} does not exist{did_you_mean(name, known)};"
-                " `aiokafkawire topics list` lists the topics"
-            )
+            raise no_topic(name, known)
         raise error
     return found
 

@@ -18,10 +18,10 @@ from aiokafkawire.cli.admin_command import (
     watch_option,
 )
 from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
-from aiokafkawire.cli.configs import set_entries
+from aiokafkawire.cli.configs import parse_config, set_entries
 from aiokafkawire.cli.partition_arguments import describe_existing
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.errors import BrokerError, InvalidOption, KafkaError
+from aiokafkawire.errors import BrokerError, KafkaError
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.primitives import uuid_to_text
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiokafkawire.admin import Admin, NewTopic, TopicDescription
     from aiokafkawire.cluster import TopicMetadata
 
-__all__ = ("parse_config", "topic_text", "topic_to_dict", "topics")
+__all__ = ("topic_text", "topic_to_dict", "topics")
 
 F = TypeVar("F", bound=Callable[..., Any])
 Errors = Sequence[Exception]
@@ -155,7 +155,7 @@ def create_command(
     names: tuple[str, ...],
 ) -> int:
     """Create the TOPICs."""
-    config_values = dict(map(parse_config, configs))
+    config_values = dict(parse_config(each, "-c ") for each in configs)
 
     async def create(client: Admin) -> Errors:
         wanted = _new_topics(names, partitions, replicas, config_values)
@@ -194,7 +194,7 @@ def ensure_command(
     Other configs, replicas and partitions beyond -p stay. Returns when all brokers know the topics,
     so you can run it before a service starts, as often as you like.
     """
-    config_values = dict(map(parse_config, configs))
+    config_values = dict(parse_config(each, "-c ") for each in configs)
 
     async def ensure(client: Admin) -> Errors:
         wanted = _new_topics(names, partitions, replicas, config_values)
@@ -277,14 +277,6 @@ async def topic_configs(client: Admin, names: Iterable[str]) -> dict[str, dict[s
         resource.name: {name: entry.value for name, entry in set_entries(resource, entries).items()}
         for resource, entries in (await client.describe_configs(resources)).items()
     }
-
-
-def parse_config(setting: str) -> tuple[str, str]:
-    """Parse the value of `-c`. Raises `InvalidOption`."""
-    name, equals, value = setting.partition("=")
-    if not equals or not name:
-        raise InvalidOption(f"-c {setting!r} is not of the form name=value")
-    return name, value
 
 
 # --- output ----------------------------------------------------------------------------------

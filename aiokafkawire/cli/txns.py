@@ -276,7 +276,7 @@ def _abort_hanging(
     change.confirm(f"Abort the transaction in {where}?")
 
     async def abort(client: Admin) -> Errors:
-        from aiokafkawire.admin import AbortTransactionSpec  # noqa: PLC0415 - imports messages
+        from aiokafkawire.admin import HangingTransaction  # noqa: PLC0415 - imports messages
 
         producers = (await client.describe_producers([tp]))[tp]
         found = [
@@ -289,15 +289,7 @@ def _abort_hanging(
             )
         producer = found[0]
         if not change.dry_run:
-            epoch = producer.coordinator_epoch
-            await client.abort_transaction(
-                AbortTransactionSpec(
-                    tp,
-                    producer.producer_id,
-                    producer.producer_epoch,
-                    0 if epoch is None else max(epoch, 0),
-                )
-            )
+            await client.abort_transaction(HangingTransaction(tp, producer).spec)
         await change.show([{**tp._asdict(), **_producer_to_dict(producer)}])
         return ()
 

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from aiokafkawire.cli.topics import parse_config, topic_text
+from aiokafkawire.cli.configs import parse_config
+from aiokafkawire.cli.topics import topic_text
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
