@@ -174,9 +174,9 @@ class DynamicConfigs:
     def log_config(self, topic: str, own: Mapping[str, str], node_id: int) -> LogConfig:
         """Return the config of the logs of a topic on a node.
 
-        Only compaction, which there is none of, shortens a log with cleanup.policy=compact. The
-        option `retention_bytes` limits its memory. By time, records are deleted only where a client
-        or the creator of the topic has set `retention.ms`.
+        Logs are not compacted. The option `retention_bytes` limits the memory of a log with
+        cleanup.policy=compact. Records are deleted by time only if a client or the creator of the
+        topic has set `retention.ms`.
         """
         config = self._log_configs.get((topic, node_id))
         if config is None:

@@ -38,6 +38,9 @@ from aiokafkawire.wire.consumer_protocol import (
 
 __all__ = ("assignment_data", "heartbeat", "join", "sync", "to_owned")
 
+LATEST_VERSION = 3
+"""Latest version of an encoded assignment."""
+
 _VERSION = struct.Struct(">h")
 
 
@@ -153,9 +156,6 @@ def assignment_data(member: ConsumerGroupMember, topics: TopicsImage) -> bytes:
         ],
         version=min(version, LATEST_VERSION),
     )
-
-
-LATEST_VERSION = 3
 
 
 def _check_protocols(group: GroupCore, event: Join) -> None:

@@ -50,7 +50,7 @@ MAX_LINES_PER_GROUP = 100
 """Log lines per group and minute; further ones are logged at DEBUG."""
 
 MAX_MEMBERS = 100_000
-"""Limit of members in a group, whatever the option says."""
+"""Limit of members in a group; the option can only lower it."""
 
 FIRST_EPOCH_1_SINCE = "4.3"
 ASSIGNMENT_EPOCHS_SINCE = "4.3"

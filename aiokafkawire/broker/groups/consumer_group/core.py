@@ -162,7 +162,7 @@ class GroupCore:
         now: float,
         timestamp_ms: int,
     ) -> ConsumerGroupMember:
-        """Store what a member said, assign if it is due, and reconcile the member."""
+        """Store what a member reports, assign if it is due, and reconcile the member."""
         newest = None if updated.member_id in self.data.members else updated.member_id
         bumps = self._write_metadata(member, updated)
         self._bump_epoch(bumps=bumps)

@@ -60,7 +60,7 @@ class ConsumerGroupHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Return True if the request has everything that a member must say when it joins."""
+        """Return True if the request has all fields of a joining member."""
         subscribes = self.subscribed_names is not None or self.subscribed_regex is not None
         return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
 

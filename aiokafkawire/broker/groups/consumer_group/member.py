@@ -79,7 +79,7 @@ class ConsumerGroupMember:
         )
 
     def has_metadata_of(self, other: ConsumerGroupMember) -> bool:
-        """Return True if everything else equals that of another member."""
+        """Return True if all other fields equal those of another member."""
         return self == replace(
             other,
             epoch=self.epoch,

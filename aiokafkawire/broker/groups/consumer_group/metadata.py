@@ -12,6 +12,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.groups.consumer_group.assignors import Assignment
 from aiokafkawire.broker.groups.consumer_group.member import (
+    LEAVE_EPOCH,
     ConsumerGroupMember,
     MemberState,
 )
@@ -142,8 +143,8 @@ class ConsumerGroupMetadata:
         elif member is not None:
             released = replace(
                 member,
-                epoch=LEFT_EPOCH,
-                previous_epoch=LEFT_EPOCH,
+                epoch=LEAVE_EPOCH,
+                previous_epoch=LEAVE_EPOCH,
                 state=MemberState.STABLE,
                 assigned={},
                 pending_revocation={},
@@ -200,8 +201,6 @@ class ConsumerGroupMetadata:
                 frozenset(value.topics), value.version, value.timestamp
             )
 
-
-LEFT_EPOCH = -1
 
 _M = ConsumerGroupMetadata
 

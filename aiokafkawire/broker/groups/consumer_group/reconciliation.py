@@ -23,8 +23,8 @@ __all__ = ("RECONCILE", "Goal", "reconcile")
 class Goal:
     """Target that a member is reconciled with.
 
-    `owned` is what the member reports to own, None if it did not say. `is_owned` returns True for a
-    partition that some member still owns.
+    `owned` are the partitions that the member reports to own, None if the request lacks them.
+    `is_owned` returns True for a partition that some member still owns.
     """
 
     epoch: int
