@@ -55,7 +55,7 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
 
         results = await requester.retry_items(wanted, attempt, _is_final)
         finish_items(results, "topics")
-        described = await self.describe_topics(wanted, timeout_ms=_left_ms(requester))
+        described = await self.describe_topics(wanted, timeout_ms=requester.left_ms)
         return {name: described[name] for name in wanted}
 
     @overload
@@ -119,7 +119,7 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
         created = await self.create_topics(
             wanted.values(),
             validate_only=validate_only,
-            timeout_ms=_left_ms(requester),
+            timeout_ms=requester.left_ms,
             return_errors=True,
         )
         results = {name: _created(name, result) for name, result in created.items()}
@@ -134,7 +134,7 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
         if not validate_only:
             ready = [name for name, each in results.items() if not isinstance(each, KafkaError)]
             if ready:
-                await self.wait_for_topics(ready, timeout_ms=_left_ms(requester))
+                await self.wait_for_topics(ready, timeout_ms=requester.left_ms)
         in_order = {name: results[name] for name in wanted}
         return finish_items(in_order, "topics", return_errors=return_errors)
 
@@ -191,7 +191,7 @@ class _Update:
             return results
         changed = await self._admin.create_partitions(
             {name: totals[name] for name in missing},
-            timeout_ms=_left_ms(self._requester),
+            timeout_ms=self._requester.left_ms,
             **self._options,
         )
         refused = [
@@ -212,7 +212,7 @@ class _Update:
         if not names:
             return {}
         described = await self._admin.describe_topics(
-            list(names), timeout_ms=_left_ms(self._requester), return_errors=True
+            list(names), timeout_ms=self._requester.left_ms, return_errors=True
         )
         return {
             name: topic if isinstance(topic, KafkaError) else len(topic.partitions)
@@ -231,7 +231,7 @@ class _Update:
             return {}
         current = await self._admin.describe_configs(
             {resource: list(configs) for resource, configs in resources.items()},
-            timeout_ms=_left_ms(self._requester),
+            timeout_ms=self._requester.left_ms,
             return_errors=True,
         )
         results: dict[str, dict[str, str | None] | KafkaError] = {}
@@ -250,7 +250,7 @@ class _Update:
                 changes[resource] = changed
         if changes:
             altered = await self._admin.incremental_alter_configs(
-                changes, timeout_ms=_left_ms(self._requester), **self._options
+                changes, timeout_ms=self._requester.left_ms, **self._options
             )
             for resource, error in altered.items():
                 results[resource.name] = changes[resource] if error is None else error
@@ -261,10 +261,6 @@ def _partitions(topic: NewTopic) -> int | None:
     if topic.replica_assignments is not None:
         return len(topic.replica_assignments)
     return topic.num_partitions
-
-
-def _left_ms(requester: Requester) -> int:
-    return max(int((requester.deadline - requester.runtime.clock.now()) * 1_000), 1)
 
 
 def _is_final(error: KafkaError, _: int) -> bool:

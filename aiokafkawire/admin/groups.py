@@ -185,7 +185,7 @@ class GroupOperations(Operations):
         timeout_ms: int | None = None,
         return_errors: bool = False,
     ) -> Mapping[str, ClassicGroupDescription | KafkaError]:
-        """Describe groups of the classic type, whatever their protocol type.
+        """Describe groups of the classic type, of any protocol type.
 
         Args:
             group_ids: Names of the groups.
@@ -241,7 +241,7 @@ class GroupOperations(Operations):
         timeout_ms: int | None = None,
         return_errors: bool = False,
     ) -> dict[str, KafkaError | None]:
-        """Remove members from a group, such as static members that do not come back.
+        """Remove members from a group, such as static members that do not return.
 
         Args:
             group_id: Name of the group.

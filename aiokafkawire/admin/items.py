@@ -9,15 +9,20 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 from aiokafkawire.admin.routing import RETRIED_CODES, TARGETS, Target
 from aiokafkawire.cluster.metadata_waits import MAX_UNKNOWN_TOPIC_RESPONSES
 from aiokafkawire.errors import BrokerError, KafkaError, PartialFailure
-from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response, error_for
 
 __all__ = (
     "MAX_ERRORS_IN_TEXT",
+    "PARTITION_LOOKUPS",
+    "UNKNOWN_ITEM_CODES",
     "ItemRequest",
     "ItemResult",
     "finish_items",
+    "partial_failure",
+    "partition_context",
     "response_error",
+    "topic_context",
 )
 
 K = TypeVar("K")
@@ -29,8 +34,10 @@ MAX_ERRORS_IN_TEXT = 3
 """Errors that the text of a `PartialFailure` shows; `failed` has all."""
 
 UNKNOWN_ITEM_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""A broker may not know yet what was just created; asked again `MAX_UNKNOWN_TOPIC_RESPONSES`
-times in total."""
+"""A broker may not know yet what was just created."""
+
+PARTITION_LOOKUPS = MAX_UNKNOWN_TOPIC_RESPONSES
+"""`max_unknown` of operations on topics that may have been created a moment ago."""
 
 
 class ItemResult(NamedTuple):
@@ -110,10 +117,6 @@ class ItemRequest(Generic[K, V_co]):
         return error.code not in self.retried
 
 
-PARTITION_LOOKUPS = MAX_UNKNOWN_TOPIC_RESPONSES
-"""`max_unknown` of operations on topics that may have been created a moment ago."""
-
-
 def partition_context(tp: TopicPartition) -> Mapping[str, Any]:
     """Return a partition as attributes of `KafkaError`."""
     return {"topic": tp.topic, "partition": tp.partition}
@@ -122,11 +125,6 @@ def partition_context(tp: TopicPartition) -> Mapping[str, Any]:
 def topic_context(topic: str) -> Mapping[str, Any]:
     """Return a topic as attribute of `KafkaError`."""
     return {"topic": topic}
-
-
-def broker_context(node_id: NodeId) -> Mapping[str, Any]:
-    """Return a broker as attribute of `KafkaError`."""
-    return {"broker": str(node_id)}
 
 
 def response_error(code: int, message: str | None = None, **context: Any) -> BrokerError | None:
@@ -183,7 +181,7 @@ def partial_failure(
     succeeded: Any, failed: Mapping[Any, KafkaError], kind: str, total: int | None = None
 ) -> PartialFailure:
     """Return the error of an operation on many items; see `finish_items`."""
-    shown = [f"{_text(key)}: {error}" for key, error in [*failed.items()][:MAX_ERRORS_IN_TEXT]]
+    shown = [f"{key}: {error}" for key, error in [*failed.items()][:MAX_ERRORS_IN_TEXT]]
     if len(failed) > MAX_ERRORS_IN_TEXT:
         shown.append(f"and {len(failed) - MAX_ERRORS_IN_TEXT} more")
     count = f"{len(failed)}" if total is None else f"{len(failed)} of {total}"
@@ -193,7 +191,3 @@ def partial_failure(
         failed=failed,
         retriable=all(error.retriable for error in failed.values()),
     )
-
-
-def _text(key: Any) -> str:
-    return str(key)

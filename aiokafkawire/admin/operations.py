@@ -14,11 +14,13 @@ class Operations(ABC):
 
     @abstractmethod
     def _requester(self, timeout_ms: int | None) -> Requester:
-        """Return what sends the requests of one call.
+        """Return the requester of one call.
 
         Args:
             timeout_ms: Timeout of the call in milliseconds; None for `default_api_timeout_ms`.
 
         Raises:
             ClientClosed: The client is not running.
+            TypeError: `timeout_ms` is no number.
+            ValueError: `timeout_ms` is negative.
         """

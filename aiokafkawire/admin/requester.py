@@ -50,10 +50,14 @@ class Requester:
         self.deadline = deadline
 
     @property
+    def left_ms(self) -> int:
+        """Milliseconds until the deadline, at least 1."""
+        return max(int((self.deadline - self.runtime.clock.now()) * 1_000), 1)
+
+    @property
     def timeout_ms(self) -> int:
         """Milliseconds that a broker may take: until the deadline or the request timeout."""
-        left_ms = int((self.deadline - self.runtime.clock.now()) * 1_000)
-        return max(min(left_ms, self.cluster.config.request_timeout_ms), 1)
+        return min(self.left_ms, self.cluster.config.request_timeout_ms)
 
     @property
     def uses_controllers(self) -> bool:
@@ -250,7 +254,7 @@ class Requester:
             error = self._own_error(response, request.api_key, broker, attempt, None)
             if error is not None:
                 raise error
-            answers = list(request.read(response))
+            returned = list(request.read(response))
         except KafkaError as failure:
             return dict.fromkeys(keys, failure)
 
@@ -260,7 +264,7 @@ class Requester:
 
         wanted = frozenset(keys)
         results: dict[K, V | KafkaError] = {}
-        for key, value, code, message in answers:
+        for key, value, code, message in returned:
             if key not in wanted:
                 continue
             if key in results:

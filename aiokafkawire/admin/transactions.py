@@ -45,6 +45,9 @@ __all__ = ("TransactionOperations",)
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 """Default of the brokers' `transaction.max.timeout.ms`."""
 
+LAST_WITHOUT_TWO_PHASE_COMMIT = 5
+"""Version of InitProducerId."""
+
 _FENCE_RETRIED = RETRIED_CODES | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
@@ -293,8 +296,8 @@ class TransactionOperations(Operations):
         Args:
             partitions: Partitions, or names of topics for all of theirs; by default all.
             broker_id: Only partitions that have a replica on this node, which is asked.
-            max_transaction_timeout_ms: Brokers' `transaction.max.timeout.ms`: a younger transaction
-                may be open rightly.
+            max_transaction_timeout_ms: Brokers' `transaction.max.timeout.ms`. A transaction that is
+                open for less time is not hanging.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Returns:
@@ -334,10 +337,6 @@ class TransactionOperations(Operations):
         results: dict[str, ProducerIdAndEpoch | KafkaError] = {}
         await requester.run_parallel(fence, [(each,) for each in ids])
         return {each: results[each] for each in ids}
-
-
-LAST_WITHOUT_TWO_PHASE_COMMIT = 5
-"""Version of InitProducerId."""
 
 
 def _read_fenced(response: InitProducerIdResponse, transactional_id: str) -> Iterator[ItemResult]:
