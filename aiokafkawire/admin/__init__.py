@@ -17,7 +17,7 @@ To add an operation:
      `ProtocolError`, and errors that pass are retried. End with
      `finish_items(results, "topics", return_errors=return_errors)`, which raises `PartialFailure`.
    - `requester.request_all(message)` for all brokers: the response or error of each. Merge them,
-     drop duplicates, and raise `partial_failure(found, failed, "brokers")` if some failed.
+     drop duplicates, and call `raise_broker_failures(found, failed, len(responses))`.
 
 4. For an older API, catch `UnsupportedVersion` of the newer one; if none is left, let it pass: it
    names the release needed.

@@ -225,7 +225,7 @@ class CredentialOperations(Operations):
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Returns:
-            Time of expiry, in milliseconds since the epoch.
+            Time of expiry, in milliseconds since 1970.
 
         Raises:
             BrokerError: The token does not exist (DELEGATION_TOKEN_NOT_FOUND) or is expired, or
@@ -256,7 +256,7 @@ class CredentialOperations(Operations):
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Returns:
-            Time of expiry, in milliseconds since the epoch.
+            Time of expiry, in milliseconds since 1970.
 
         Raises:
             BrokerError: As with `renew_delegation_token`.

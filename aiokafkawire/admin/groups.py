@@ -18,7 +18,7 @@ from aiokafkawire.admin.group_messages import (
     read_deleted_groups,
     read_groups,
 )
-from aiokafkawire.admin.items import ItemRequest, finish_items, partial_failure
+from aiokafkawire.admin.items import ItemRequest, finish_items, raise_broker_failures
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.types.groups import (
@@ -297,11 +297,7 @@ async def list_groups(
             # Two brokers may list a group while its coordinator moves.
             if not protocol_types or group.protocol_type in protocol_types:
                 groups.setdefault(group.group_id, listing(group))
-    if failed:
-        too_old = [error for error in failed.values() if isinstance(error, UnsupportedVersion)]
-        if len(too_old) == len(responses):
-            raise too_old[0]
-        raise partial_failure(groups, failed, "brokers", len(responses))
+    raise_broker_failures(groups, failed, len(responses))
     return [groups[name] for name in sorted(groups)]
 
 

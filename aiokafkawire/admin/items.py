@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from aiokafkawire.admin.routing import RETRIED_CODES, TARGETS, Target
 from aiokafkawire.cluster.metadata_waits import MAX_UNKNOWN_TOPIC_RESPONSES
-from aiokafkawire.errors import BrokerError, KafkaError, PartialFailure
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.errors import BrokerError, KafkaError, PartialFailure, UnsupportedVersion
+from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response, error_for
 
 __all__ = (
@@ -21,6 +21,7 @@ __all__ = (
     "finish_items",
     "partial_failure",
     "partition_context",
+    "raise_broker_failures",
     "response_error",
     "topic_context",
 )
@@ -191,3 +192,25 @@ def partial_failure(
         failed=failed,
         retriable=all(error.retriable for error in failed.values()),
     )
+
+
+def raise_broker_failures(
+    found: Mapping[Any, object], failed: Mapping[NodeId, KafkaError], total: int
+) -> None:
+    """Raise the errors of a request to all brokers, if some failed.
+
+    Args:
+        found: Items in the responses of the other brokers.
+        failed: Error by node id.
+        total: Number of brokers.
+
+    Raises:
+        UnsupportedVersion: All brokers are too old.
+        PartialFailure: Some brokers failed.
+    """
+    if not failed:
+        return
+    too_old = [error for error in failed.values() if isinstance(error, UnsupportedVersion)]
+    if len(too_old) == total:
+        raise too_old[0]
+    raise partial_failure(found, failed, "brokers", total)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from aiokafkawire.admin.items import ItemRequest, ItemResult, partial_failure, partition_context
+from aiokafkawire.admin.items import (
+    ItemRequest,
+    ItemResult,
+    partition_context,
+    raise_broker_failures,
+)
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.response_values import unless_negative
 from aiokafkawire.admin.routing import Target
@@ -199,11 +204,7 @@ async def list_transactions(
                     TransactionState(state.transaction_state),
                 ),
             )
-    if failed:
-        too_old = [error for error in failed.values() if isinstance(error, UnsupportedVersion)]
-        if len(too_old) == len(responses):
-            raise too_old[0]
-        raise partial_failure(found, failed, "brokers", len(responses))
+    raise_broker_failures(found, failed, len(responses))
     return [found[transactional_id] for transactional_id in sorted(found)]
 
 

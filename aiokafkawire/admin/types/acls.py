@@ -16,9 +16,9 @@ class AclBinding:
     Attributes:
         resource_type: Type of the resource.
         name: Name or prefix of the resource; "kafka-cluster" for the cluster, `"*"` for all.
-        principal: Who it is about, as "User:alice"; `"User:*"` is everyone.
-        operation: What the principal may do, or may not.
-        permission_type: Whether the entry allows or denies it.
+        principal: Principal of the entry, as "User:alice"; `"User:*"` is everyone.
+        operation: Operation that is allowed or denied.
+        permission_type: ALLOW or DENY.
         pattern_type: LITERAL, or PREFIXED (Kafka 2.0 and later).
         host: Address from which the principal connects; `"*"` is any.
     """

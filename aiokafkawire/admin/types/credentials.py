@@ -75,9 +75,9 @@ class TokenInformation:
         owner: Principal that authenticates with the token.
         token_requester: Principal that created the token; None before Kafka 3.3.
         renewers: Principals that may renew the token besides the owner.
-        issue_timestamp: Time of creation, in milliseconds since the epoch.
-        expiry_timestamp: Time of expiry unless it is renewed, in milliseconds.
-        max_timestamp: Time until which it can be renewed, in milliseconds.
+        issue_timestamp: Time of creation, in milliseconds since 1970.
+        expiry_timestamp: Time of expiry unless it is renewed, in milliseconds since 1970.
+        max_timestamp: Time until which it can be renewed, in milliseconds since 1970.
     """
 
     token_id: str

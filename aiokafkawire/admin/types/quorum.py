@@ -30,8 +30,8 @@ class QuorumReplicaState:
         log_end_offset: Offset after its last record.
         last_fetch_timestamp_ms: Time of its last fetch as the leader knows it, in milliseconds
             since 1970; None if unknown.
-        last_caught_up_timestamp_ms: Last time at which it had the leader's whole log; None if
-            unknown.
+        last_caught_up_timestamp_ms: Last time at which it had the leader's whole log, in
+            milliseconds since 1970; None if unknown.
     """
 
     replica_id: NodeId

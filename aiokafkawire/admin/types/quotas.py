@@ -11,7 +11,7 @@ __all__ = ("ClientQuotaAlteration", "ClientQuotaEntity", "ClientQuotaFilterCompo
 
 @dataclass(frozen=True, slots=True, init=False)
 class ClientQuotaEntity:
-    """Whom a quota applies to: names by entity type ("user", "client-id" or "ip").
+    """Entity of a quota: names by entity type ("user", "client-id" or "ip").
 
     The name None is the default entity of the type.
 
@@ -59,7 +59,7 @@ class ClientQuotaAlteration:
     """Changes quotas of an entity.
 
     Attributes:
-        entity: Whom the quotas apply to.
+        entity: Entity that the quotas apply to.
         ops: New value by quota, such as `{"producer_byte_rate": 1_048_576.0}` in bytes per second;
             None removes the quota.
     """

@@ -44,7 +44,7 @@ class ProducerState:
         producer_id: Id of the producer.
         producer_epoch: Epoch of its last batch.
         last_sequence: Sequence number of its last record; -1 after a transaction marker.
-        last_timestamp: Timestamp of its last batch, in milliseconds; -1 if unknown.
+        last_timestamp: Timestamp of its last batch, in milliseconds since 1970; -1 if unknown.
         coordinator_epoch: Epoch of the transaction coordinator; None without a transaction.
         current_transaction_start_offset: First offset of its open transaction; None without one.
     """
@@ -66,8 +66,9 @@ class TransactionDescription:
         state: State of the transaction.
         producer_id: Id of the producer.
         producer_epoch: Epoch of the producer.
-        transaction_timeout_ms: Time after which the coordinator aborts a transaction.
-        transaction_start_time_ms: Start of the transaction since the epoch; None without one.
+        transaction_timeout_ms: Time in milliseconds after which the coordinator aborts it.
+        transaction_start_time_ms: Start of the transaction, in milliseconds since 1970; None
+            without one.
         topic_partitions: Partitions of the transaction.
     """
 
@@ -91,7 +92,14 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionSpec:
-    """The open transaction of a producer in one partition, from `describe_producers`."""
+    """The open transaction of a producer in one partition, from `describe_producers`.
+
+    Attributes:
+        topic_partition: The partition.
+        producer_id: Id of the producer.
+        producer_epoch: Epoch of the producer's last batch.
+        coordinator_epoch: Epoch of the transaction coordinator; 0 if the partition has none.
+    """
 
     topic_partition: TopicPartition
     producer_id: int
