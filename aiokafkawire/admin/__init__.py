@@ -3,7 +3,7 @@
 To add an operation:
 
 1. Put its arguments and results as frozen dataclasses into a file of `types/`, with units in the
-   names or docstrings, and export them in `types/__init__.py` and below.
+   names or docstrings, and export them below.
 2. Check the target of its API in `routing.py`, and its release in `releases.py`.
 3. Write a method in the class of its area, such as `TopicOperations` in `topics.py`; a new class
    derives from `Operations` and becomes a base class of `Admin`. The method gets a `Requester` by
@@ -24,66 +24,84 @@ To add an operation:
 """
 
 from aiokafkawire.admin.admin import Admin
-from aiokafkawire.admin.types import (
-    HIGH_WATERMARK,
-    AbortTransactionSpec,
+from aiokafkawire.admin.types.acl_operation import AclOperation
+from aiokafkawire.admin.types.acls import (
     AclBinding,
     AclBindingFilter,
-    AclOperation,
     AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+from aiokafkawire.admin.types.cluster import ClusterDescription, Node
+from aiokafkawire.admin.types.configs import (
     AlterConfigOp,
     AlterConfigOpType,
-    ClassicGroupDescription,
-    ClientQuotaAlteration,
-    ClientQuotaEntity,
-    ClientQuotaFilterComponent,
-    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
     ConfigSource,
     ConfigSynonym,
     ConfigType,
-    ConsumerGroupDescription,
-    ConsumerGroupListing,
-    CreatedTopic,
+)
+from aiokafkawire.admin.types.credentials import (
     DelegationToken,
-    ElectionType,
-    EnsuredTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    TokenInformation,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from aiokafkawire.admin.types.features import (
     FeatureMetadata,
     FeatureUpdate,
     FeatureUpgradeType,
     FinalizedVersionRange,
+    SupportedVersionRange,
+)
+from aiokafkawire.admin.types.groups import (
+    ClassicGroupDescription,
+    ConsumerGroupDescription,
+    ConsumerGroupListing,
     GroupLag,
     GroupListing,
     GroupState,
     GroupType,
-    HangingTransaction,
-    ListedOffset,
-    LogDirDescription,
     MemberDescription,
-    NewPartitions,
-    NewTopic,
-    Node,
     OffsetReset,
-    OffsetSpec,
     PartitionLag,
+)
+from aiokafkawire.admin.types.log_dirs import (
+    LogDirDescription,
+    ReplicaInfo,
+    ReplicaLogDirInfo,
+    TopicPartitionReplica,
+)
+from aiokafkawire.admin.types.partitions import (
+    HIGH_WATERMARK,
+    ElectionType,
+    ListedOffset,
+    NewPartitions,
+    OffsetSpec,
     PartitionReassignment,
-    PatternType,
-    ProducerState,
+)
+from aiokafkawire.admin.types.quorum import (
     QuorumInfo,
     QuorumNode,
     QuorumReplicaState,
-    QuotaMatch,
     RaftVoterEndpoint,
-    ReplicaInfo,
-    ReplicaLogDirInfo,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
+)
+from aiokafkawire.admin.types.quotas import (
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    ClientQuotaFilterComponent,
+    QuotaMatch,
+)
+from aiokafkawire.admin.types.share_groups import (
     ShareGroupDescription,
     ShareMemberDescription,
     SharePartitionOffsetInfo,
+)
+from aiokafkawire.admin.types.streams_groups import (
     StreamsEndpoint,
     StreamsGroupDescription,
     StreamsGroupMemberAssignment,
@@ -92,18 +110,23 @@ from aiokafkawire.admin.types import (
     StreamsTaskIds,
     StreamsTaskOffset,
     StreamsTopicInfo,
-    SupportedVersionRange,
-    TokenInformation,
+)
+from aiokafkawire.admin.types.topics import (
+    CreatedTopic,
+    EnsuredTopic,
+    NewTopic,
     TopicConfigEntry,
     TopicDescription,
     TopicListing,
     TopicPartitionInfo,
-    TopicPartitionReplica,
+)
+from aiokafkawire.admin.types.transactions import (
+    AbortTransactionSpec,
+    HangingTransaction,
+    ProducerState,
     TransactionDescription,
     TransactionListing,
     TransactionState,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 
 __all__ = (

@@ -89,6 +89,9 @@ class AclOperations(Operations):
             filter: Selects the entries; by default all.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            The entries in the broker's order.
+
         Raises:
             BrokerError: The brokers have no authorizer (SECURITY_DISABLED).
             UnsupportedVersion: Brokers before 0.11 have no API for it, brokers before 2.0 no other

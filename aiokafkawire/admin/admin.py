@@ -159,6 +159,9 @@ class Admin(
         Args:
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            The id, which stays the same until the client is stopped.
+
         Raises:
             UnsupportedVersion: The brokers are older than 3.7, or collect no client metrics.
             KafkaError: No broker could answer.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiokafkawire.admin.config_resources import broker_of, read_resource, resource_context
-from aiokafkawire.admin.items import ItemRequest, ItemResult
+from aiokafkawire.admin.config_resources import broker_of, read_altered, resource_context
+from aiokafkawire.admin.items import ItemRequest
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.routing import Target
 from aiokafkawire.admin.types.configs import (
@@ -23,7 +23,6 @@ from aiokafkawire.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResponse,
 )
 
 __all__ = ("AlterByReplacement", "replacement")
@@ -85,15 +84,10 @@ class AlterByReplacement:
                 validate_only=self._validate_only,
             )
 
-        def read(response: AlterConfigsResponse) -> Iterable[ItemResult]:
-            for result in response.responses:
-                resource = read_resource(result.resource_type, result.resource_name)
-                yield ItemResult(resource, None, result.error_code, result.error_message)
-
         return ItemRequest(
             api_key=ApiKey.ALTER_CONFIGS,
             build=build,
-            read=read,
+            read=read_altered,
             target=Target.NAMED_BROKER,
             locate=broker_of,
             context=resource_context,

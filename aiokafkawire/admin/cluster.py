@@ -47,6 +47,9 @@ class ClusterOperations(Operations):
             include_fenced_brokers: Include brokers that are registered, but not alive (Kafka 4.0+).
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            The id of the cluster, its controller and nodes.
+
         Raises:
             UnsupportedVersion: The brokers do not support what is asked for.
             KafkaError: No broker could answer.

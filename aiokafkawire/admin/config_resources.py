@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aiokafkawire.admin.items import ItemResult
 from aiokafkawire.admin.response_values import known_member
 from aiokafkawire.admin.types.configs import ConfigResource, ConfigResourceType
 from aiokafkawire.types import NodeId
+from aiokafkawire.wire.messages.alter_configs import AlterConfigsResponse
+from aiokafkawire.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 
-__all__ = ("broker_of", "read_resource", "resource_context")
+__all__ = ("broker_of", "read_altered", "read_resource", "resource_context")
 
 
 def read_resource(resource_type: int, name: str) -> ConfigResource:
@@ -42,3 +45,12 @@ def resource_context(resource: ConfigResource) -> Mapping[str, Any]:
         case ConfigResourceType.GROUP:
             return {"group": resource.name}
     return {}
+
+
+def read_altered(
+    response: AlterConfigsResponse | IncrementalAlterConfigsResponse,
+) -> Iterator[ItemResult]:
+    """Yield the result of each resource whose configs were to change."""
+    for result in response.responses:
+        resource = read_resource(result.resource_type, result.resource_name)
+        yield ItemResult(resource, None, result.error_code, result.error_message)

@@ -6,7 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, overload
 
 from aiokafkawire.admin.alter_configs import AlterByReplacement
-from aiokafkawire.admin.config_resources import broker_of, read_resource, resource_context
+from aiokafkawire.admin.config_resources import (
+    broker_of,
+    read_altered,
+    read_resource,
+    resource_context,
+)
 from aiokafkawire.admin.items import (
     PARTITION_LOOKUPS,
     ItemRequest,
@@ -39,7 +44,6 @@ from aiokafkawire.wire.messages.incremental_alter_configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
 )
 from aiokafkawire.wire.messages.list_config_resources import ListConfigResourcesRequest
 
@@ -183,6 +187,9 @@ class ConfigOperations(Operations):
                 the others 4.1+.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            The resources in order of type and name.
+
         Raises:
             UnsupportedVersion: The brokers are too old.
             KafkaError: No broker could answer.
@@ -205,6 +212,9 @@ class ConfigOperations(Operations):
 
         Args:
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
+
+        Returns:
+            Names of the subscriptions in order.
 
         Raises:
             UnsupportedVersion: The brokers are too old.
@@ -322,15 +332,10 @@ def _alter(
             validate_only=validate_only,
         )
 
-    def read(response: IncrementalAlterConfigsResponse) -> Iterable[ItemResult]:
-        for result in response.responses:
-            resource = read_resource(result.resource_type, result.resource_name)
-            yield ItemResult(resource, None, result.error_code, result.error_message)
-
     return ItemRequest(
         api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
         build=build,
-        read=read,
+        read=read_altered,
         target=Target.NAMED_BROKER,
         locate=broker_of,
         context=resource_context,

@@ -176,6 +176,9 @@ class CredentialOperations(Operations):
                 brokers' `delegation.token.max.lifetime.ms`, which is the most as well.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            The token with its HMAC, which is its secret.
+
         Raises:
             BrokerError: The brokers have no secret key (DELEGATION_TOKEN_AUTH_DISABLED), or the
                 connection may not create tokens (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
@@ -277,6 +280,9 @@ class CredentialOperations(Operations):
         Args:
             owners: Principals that own the tokens, as "User:alice"; by default all.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
+
+        Returns:
+            The tokens in the broker's order.
 
         Raises:
             BrokerError: As with `create_delegation_token`.

@@ -47,6 +47,9 @@ class FeatureOperations(Operations):
             node_id: The broker to ask; defaults to any.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            Finalized levels of the cluster, and versions that the broker supports.
+
         Raises:
             UnsupportedVersion: Brokers before 2.4 do not report features.
             KafkaError: The broker could not answer.

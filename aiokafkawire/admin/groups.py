@@ -95,6 +95,9 @@ class GroupOperations(Operations):
             states: States of the groups; empty for all (Kafka 2.6+).
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            The groups in order of their names.
+
         Raises:
             PartialFailure: Some brokers failed, as with `list_groups`.
             UnsupportedVersion: The brokers are too old for a filter.

@@ -44,6 +44,9 @@ class QuorumOperations(Operations):
         Args:
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
+        Returns:
+            Leader, epoch, high watermark, voters and observers.
+
         Raises:
             UnsupportedVersion: The brokers use ZooKeeper, or are older than 3.3.
             KafkaError: No broker could answer.

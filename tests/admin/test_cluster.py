@@ -14,7 +14,7 @@ from aiokafkawire.admin import (
     Node,
     RaftVoterEndpoint,
 )
-from aiokafkawire.admin.types import authorized_operations
+from aiokafkawire.admin.types.acl_operation import authorized_operations
 from aiokafkawire.errors import BrokerError, PartialFailure, ProtocolError, UnsupportedVersion
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.add_raft_voter import AddRaftVoterResponse

@@ -201,7 +201,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """Lag of a group in all partitions with a committed offset."""
+    """Lag of a group, by partition with a committed offset."""
 
     group_id: str
     partitions: Mapping[TopicPartition, PartitionLag]

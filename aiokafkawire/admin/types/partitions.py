@@ -49,7 +49,10 @@ class ElectionType(IntEnum):
 class PartitionReassignment:
     """A reassignment in progress.
 
-    `replicas` are the current replicas, with those that are being added and removed.
+    Attributes:
+        replicas: Node ids of all replicas, with those that are being added and removed.
+        adding_replicas: Node ids of the replicas that are being added.
+        removing_replicas: Node ids of the replicas that are being removed.
     """
 
     replicas: tuple[NodeId, ...]

@@ -32,7 +32,15 @@ class StreamsTopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupSubtopologyDescription:
-    """A part of a topology; tasks run one partition of it each."""
+    """A part of a topology; each task runs one partition of it.
+
+    Attributes:
+        subtopology_id: Id of the subtopology.
+        source_topics: Topics that it reads.
+        repartition_sink_topics: Repartition topics that it writes.
+        state_changelog_topics: Changelog topics of its state stores, by name.
+        repartition_source_topics: Repartition topics that it reads, by name.
+    """
 
     subtopology_id: str
     source_topics: tuple[str, ...]
