@@ -16,10 +16,9 @@ from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.conversion import downgrade
 from aiokafkawire.broker.groups.consumer_group.coordination import (
     ConsumerGroups,
-    failed_reply,
     is_every_topic_visible,
 )
-from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartbeat
+from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartbeat, failed_reply
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.consumer_group.member import JOIN_EPOCH, LEAVE_EPOCH
 from aiokafkawire.broker.groups.events import (

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.client_log import LogRateLimiter
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.configs.definitions import ConfigResourceType
@@ -30,14 +29,7 @@ from aiokafkawire.broker.groups.consumer_group.topics import (
     SubscribedTopic,
     TopicsImage,
 )
-from aiokafkawire.broker.groups.events import (
-    GroupReply,
-    HeartbeatResult,
-    Join,
-    JoinResult,
-    Sync,
-    SyncResult,
-)
+from aiokafkawire.broker.groups.events import GroupReply
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.runtime import Clock
@@ -221,14 +213,3 @@ class ConsumerGroups:
             log("Group %s: member %s removed", name, member_id)
         if data.epoch != epoch:
             log("Group %s: %s, group epoch %d", name, data.state.value, data.epoch)
-
-
-def failed_reply(event: Any, error: ApiError | StorageError) -> GroupReply:
-    """Return the reply to an event whose records were not stored."""
-    if isinstance(event, ConsumerGroupHeartbeat):
-        return GroupReply(event.reply, HeartbeatResult(code=error.code, message=error.message))
-    if isinstance(event, Join):
-        return GroupReply(event.reply, JoinResult(code=error.code, member_id=event.member_id))
-    if isinstance(event, Sync):
-        return GroupReply(event.reply, SyncResult(code=error.code))
-    return GroupReply(event.reply, error.code)

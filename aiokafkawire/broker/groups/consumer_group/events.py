@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.groups.consumer_group.assignors import ASSIGNORS
 from aiokafkawire.broker.groups.consumer_group.member import OwnedPartitions
 from aiokafkawire.broker.groups.consumer_group.records import GroupRecord
-from aiokafkawire.broker.groups.events import GroupReply
+from aiokafkawire.broker.groups.events import (
+    GroupReply,
+    HeartbeatResult,
+    Join,
+    JoinResult,
+    Sync,
+    SyncResult,
+)
 
 __all__ = (
     "AppendRecords",
@@ -18,6 +27,7 @@ __all__ = (
     "Effect",
     "RegexesResolved",
     "ResolveRegexes",
+    "failed_reply",
 )
 
 
@@ -94,3 +104,14 @@ class Downgrade:
 
 
 Effect = AppendRecords | GroupReply | ResolveRegexes | Downgrade
+
+
+def failed_reply(event: Any, error: ApiError | StorageError) -> GroupReply:
+    """Return the reply to an event that failed."""
+    if isinstance(event, ConsumerGroupHeartbeat):
+        return GroupReply(event.reply, HeartbeatResult(code=error.code, message=error.message))
+    if isinstance(event, Join):
+        return GroupReply(event.reply, JoinResult(code=error.code, member_id=event.member_id))
+    if isinstance(event, Sync):
+        return GroupReply(event.reply, SyncResult(code=error.code))
+    return GroupReply(event.reply, error.code)

@@ -19,6 +19,7 @@ from aiokafkawire.broker.groups.consumer_group.events import (
     ConsumerGroupHeartbeat,
     Effect,
     RegexesResolved,
+    failed_reply,
 )
 from aiokafkawire.broker.groups.consumer_group.member import (
     JOIN_EPOCH,
@@ -38,10 +39,8 @@ from aiokafkawire.broker.groups.events import (
     Heartbeat,
     HeartbeatResult,
     Join,
-    JoinResult,
     Leave,
     Sync,
-    SyncResult,
 )
 from aiokafkawire.runtime.state_machine import each_of, transition
 from aiokafkawire.wire import ErrorCode
@@ -61,7 +60,7 @@ class ConsumerGroup(GroupCore):
         except ApiError as error:
             # A group that was made for this event is dropped; others have written nothing yet.
             self.take_effects()
-            self._fail(event, error)
+            self.add(failed_reply(event, error))
         written, effects = self.take_effects()
         return [AppendRecords(written), *effects] if written else effects
 
@@ -184,16 +183,6 @@ class ConsumerGroup(GroupCore):
     def _on_delete(self, event: Delete, now: float) -> None:
         code = ErrorCode.NON_EMPTY_GROUP if self.data.members else ErrorCode.NONE
         self.add(GroupReply(event.reply, code))
-
-    def _fail(self, event: Any, error: ApiError) -> None:
-        result: Any = error.code
-        if isinstance(event, ConsumerGroupHeartbeat):
-            result = HeartbeatResult(code=error.code, message=error.message)
-        elif isinstance(event, Join):
-            result = JoinResult(code=error.code, member_id=event.member_id)
-        elif isinstance(event, Sync):
-            result = SyncResult(code=error.code)
-        self.add(GroupReply(event.reply, result))
 
 
 def _merged(member: ConsumerGroupMember, event: ConsumerGroupHeartbeat) -> ConsumerGroupMember:
