@@ -27,9 +27,6 @@ from .membership.effects import (
     EnterGeneration,
     FindCoordinator,
     ForgetCoordinator,
-    InterruptPoll,
-    LogMessage,
-    LosePartitions,
     MembershipEffect,
     RevokePartitions,
     SendHeartbeat,
@@ -172,9 +169,6 @@ class ClassicMember(GroupMember):
                     partitions=len(partitions),
                 )
                 self._start("revoke", self._revoke(request, partitions))
-            case LosePartitions(partitions, reason):
-                self._lost_generation = self._lost_generation or self._last_generation
-                self._owner.lose(partitions, reason)
             case EnterGeneration(generation, owned):
                 self._last_generation = generation
                 self._log_joined(generation, owned)
@@ -190,10 +184,8 @@ class ClassicMember(GroupMember):
                         partitions=len(partitions),
                     )
                 self._owner.assign(partitions)
-            case InterruptPoll():
-                self._owner.interrupt_poll()
-            case LogMessage(text, warning):
-                self._log(text, logging.WARNING if warning else logging.INFO)
+            case _:
+                super()._perform(effect)
 
     def _log_joined(self, generation: states.Generation, owned: states.Assignment) -> None:
         self._logged_assignment = owned

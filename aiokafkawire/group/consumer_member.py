@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from uuid import UUID
@@ -30,9 +29,6 @@ from .membership.effects import (
     EnterGeneration,
     FindCoordinator,
     ForgetCoordinator,
-    InterruptPoll,
-    LogMessage,
-    LosePartitions,
     MembershipEffect,
     RevokePartitions,
 )
@@ -103,9 +99,6 @@ class ConsumerProtocolMember(GroupMember):
             case RevokePartitions(request, partitions):
                 self._owner.prepare_revoke(partitions)
                 self._start("revoke", self._revoke(request, partitions))
-            case LosePartitions(partitions, reason):
-                self._lost_generation = self._lost_generation or self._last_generation
-                self._owner.lose(partitions, reason)
             case EnterGeneration(generation, owned):
                 self._log(
                     f"member epoch {generation.number}: {count_partitions(owned)}:"
@@ -115,7 +108,5 @@ class ConsumerProtocolMember(GroupMember):
                 self._owner.on_generation_joined(generation, owned)
             case AssignPartitions(partitions):
                 self._owner.assign(partitions)
-            case InterruptPoll():
-                self._owner.interrupt_poll()
-            case LogMessage(text, warning):
-                self._log(text, logging.WARNING if warning else logging.INFO)
+            case _:
+                super()._perform(effect)

@@ -19,7 +19,12 @@ from aiokafkawire.types import GroupMetadata
 
 from .membership import events, states
 from .membership.context import MemberContext
-from .membership.effects import MembershipEffect
+from .membership.effects import (
+    InterruptPoll,
+    LogMessage,
+    LosePartitions,
+    MembershipEffect,
+)
 from .offsets import CommitIdentity
 
 __all__ = ("GroupMember", "PartitionOwner")
@@ -270,8 +275,16 @@ class GroupMember(ABC):
     def metadata_changed(self) -> None:
         """Adapt to changed metadata of the topics."""
 
-    @abstractmethod
-    def _perform(self, effect: MembershipEffect) -> None: ...
+    def _perform(self, effect: MembershipEffect) -> None:
+        """Perform an effect that is the same in both protocols."""
+        match effect:
+            case LosePartitions(partitions, reason):
+                self._lost_generation = self._lost_generation or self._last_generation
+                self._owner.lose(partitions, reason)
+            case InterruptPoll():
+                self._owner.interrupt_poll()
+            case LogMessage(text, warning):
+                self._log(text, logging.WARNING if warning else logging.INFO)
 
     def _log(
         self,
