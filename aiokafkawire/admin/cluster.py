@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.response_values import unless_negative
@@ -79,16 +81,14 @@ class ClusterOperations(Operations):
                 raise
             return await _describe_by_metadata(requester, include_authorized_operations)
         operations = authorized_operations(response.cluster_authorized_operations)
-        nodes = {
-            broker.broker_id: Node(
-                broker.broker_id, broker.host, broker.port, broker.rack, broker.is_fenced
-            )
+        nodes = (
+            Node(broker.broker_id, broker.host, broker.port, broker.rack, broker.is_fenced)
             for broker in response.brokers
-        }
+        )
         return ClusterDescription(
             response.cluster_id,
             unless_negative(response.controller_id),
-            tuple(nodes[node_id] for node_id in sorted(nodes)),
+            _by_id(nodes),
             operations if include_authorized_operations else None,
         )
 
@@ -111,13 +111,18 @@ async def _describe_by_metadata(
         operations = authorized_operations(response.cluster_authorized_operations)
     else:
         response, operations = await requester.request(request), None
-    nodes = {
-        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
-        for broker in response.brokers
-    }
+    nodes = (
+        Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+    )
     return ClusterDescription(
         response.cluster_id,
         unless_negative(response.controller_id),
-        tuple(nodes[node_id] for node_id in sorted(nodes)),
+        _by_id(nodes),
         operations,
     )
+
+
+def _by_id(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Return nodes in order of their ids; of several with one id, the last."""
+    found = {node.node_id: node for node in nodes}
+    return tuple(found[node_id] for node_id in sorted(found))
