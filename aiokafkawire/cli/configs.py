@@ -197,7 +197,7 @@ def parse_config(setting: str, option: str = "") -> tuple[str, str]:
     """Parse NAME=VALUE; `option` precedes it in the error. Raises `InvalidOption`."""
     name, equals, value = setting.partition("=")
     if not equals or not name:
-        raise InvalidOption(f"{option}{setting!r} is not of the form name=value")
+        raise InvalidOption(f"{option}{setting!r} is not of the form NAME=VALUE")
     return name, value
 
 

@@ -114,7 +114,7 @@ def test_the_nearest_topic_is_named(cli: Cli, servers: str):
     ("arguments", "reason"),
     [
         (("create", "-b", "h:1"), "Missing argument 'TOPIC...'"),
-        (("create", "-b", "h:1", "t", "-c", "name"), "-c 'name' is not of the form name=value"),
+        (("create", "-b", "h:1", "t", "-c", "name"), "-c 'name' is not of the form NAME=VALUE"),
         (("add-partitions", "-b", "h:1", "t", "0"), "Invalid value for 'TOTAL'"),
         (("list",), "brokers are missing"),
         (("lsit",), "Did you mean 'list'?"),
