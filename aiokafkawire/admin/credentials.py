@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
 
+from aiokafkawire.admin.arguments import as_list
 from aiokafkawire.admin.items import ItemResult, finish_items, response_error
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.response_values import known_member
@@ -92,7 +93,7 @@ class CredentialOperations(Operations):
             UnsupportedVersion: Brokers before 2.7 have no API for it.
             KafkaError: No broker could be reached.
         """
-        wanted = None if users is None else list(dict.fromkeys(users))
+        wanted = None if users is None else list(dict.fromkeys(as_list("users", users)))
         response = await self._requester(timeout_ms).request(
             DescribeUserScramCredentialsRequest(
                 users=None if wanted is None else [UserName(name=user) for user in wanted]

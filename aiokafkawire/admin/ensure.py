@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, overload
 
+from aiokafkawire.admin.arguments import as_list, new_topics
 from aiokafkawire.admin.configs import ConfigOperations
 from aiokafkawire.admin.items import finish_items
 from aiokafkawire.admin.requester import Requester
@@ -48,7 +49,7 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
             KafkaError: No broker could answer.
         """
         requester = self._requester(timeout_ms)
-        wanted = list(dict.fromkeys(topics))
+        wanted = list(dict.fromkeys(as_list("topics", topics)))
 
         async def attempt(names: Collection[str], _: int) -> dict[str, KafkaError | None]:
             return await _unready_topics(requester, names)
@@ -111,10 +112,7 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
             UnsupportedVersion: Brokers before 0.10.1 cannot create topics.
             KafkaError: The brokers could not be reached.
         """
-        wanted = {
-            topic.name: topic
-            for topic in (NewTopic(each) if isinstance(each, str) else each for each in topics)
-        }
+        wanted = {topic.name: topic for topic in new_topics(topics)}
         requester = self._requester(timeout_ms)
         created = await self.create_topics(
             wanted.values(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
+from aiokafkawire.admin.arguments import as_list, parse_names
 from aiokafkawire.admin.group_members import leave_group
 from aiokafkawire.admin.group_messages import (
     CONSUMER_PROTOCOL,
@@ -74,6 +75,7 @@ class GroupOperations(Operations):
         Raises:
             PartialFailure: Some brokers failed, which are in `failed` by node id; `succeeded` has
                 the groups of the others by name.
+            ValueError: A type or state does not exist.
             UnsupportedVersion: The brokers are too old for a filter.
             KafkaError: No broker could be reached.
         """
@@ -100,6 +102,7 @@ class GroupOperations(Operations):
 
         Raises:
             PartialFailure: Some brokers failed, as with `list_groups`.
+            ValueError: A type or state does not exist.
             UnsupportedVersion: The brokers are too old for a filter.
             KafkaError: No broker could be reached.
         """
@@ -156,7 +159,7 @@ class GroupOperations(Operations):
         """
         requester = self._requester(timeout_ms)
         results = await _describe_consumer_groups(
-            requester, group_ids, include_authorized_operations
+            requester, as_list("group_ids", group_ids), include_authorized_operations
         )
         return finish_items(results, "groups", return_errors=return_errors)
 
@@ -206,7 +209,7 @@ class GroupOperations(Operations):
         """
         requester = self._requester(timeout_ms)
         request = _describe_groups_request(include_authorized_operations)
-        found = await requester.request_items(request, group_ids)
+        found = await requester.request_items(request, as_list("group_ids", group_ids))
         results = await describe_items(requester, found, classic_description)
         return finish_items(results, "groups", return_errors=return_errors)
 
@@ -263,7 +266,11 @@ class GroupOperations(Operations):
             KafkaError: The group does not exist, or the coordinator could not be reached.
         """
         requester = self._requester(timeout_ms)
-        members = None if group_instance_ids is None else dict.fromkeys(group_instance_ids, "")
+        members = (
+            None
+            if group_instance_ids is None
+            else dict.fromkeys(as_list("group_instance_ids", group_instance_ids), "")
+        )
         if members is None:
             found = await _describe_consumer_groups(requester, [group_id], False)
             description = found[group_id]
@@ -286,9 +293,10 @@ async def list_groups(
     protocol_types: Collection[str] = (),
 ) -> list[GroupListing]:
     """List groups; see `GroupOperations.list_groups`."""
-    if isinstance(types, str) or isinstance(states, str) or isinstance(protocol_types, str):
-        raise TypeError("types, states and protocol_types must be collections, not a str")
-    request = list_groups_request([*map(GroupState, states)], [*map(GroupType, types)])
+    protocol_types = as_list("protocol_types", protocol_types)
+    request = list_groups_request(
+        parse_names("states", GroupState, states), parse_names("types", GroupType, types)
+    )
     responses = await requester.request_all(request)
     groups: dict[str, GroupListing] = {}
     failed: dict[NodeId, KafkaError] = {}
@@ -311,7 +319,7 @@ async def delete_groups(
     request: ItemRequest[str, None] = ItemRequest(
         api_key=ApiKey.DELETE_GROUPS, build=delete_groups_request, read=read_deleted_groups
     )
-    results = await requester.request_items(request, group_ids)
+    results = await requester.request_items(request, as_list("group_ids", group_ids))
     return finish_items(results, "groups", return_errors=return_errors)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, overload
 
+from aiokafkawire.admin.arguments import as_list
 from aiokafkawire.admin.committed_offsets import GroupsArgument, parse_groups
 from aiokafkawire.admin.groups import delete_groups, describe_items
 from aiokafkawire.admin.items import (
@@ -127,7 +128,7 @@ class ShareGroupOperations(Operations):
             api_key=ApiKey.SHARE_GROUP_DESCRIBE, build=build, read=_read_described
         )
         requester = self._requester(timeout_ms)
-        found = await requester.request_items(request, group_ids)
+        found = await requester.request_items(request, as_list("group_ids", group_ids))
         results = await describe_items(requester, found, _description)
         return finish_items(results, "groups", return_errors=return_errors)
 
@@ -295,7 +296,9 @@ class ShareGroupOperations(Operations):
             context=lambda topic: {"group": group_id, **topic_context(topic)},
             retried=_RETRIED,
         )
-        results = await self._requester(timeout_ms).request_items(request, topics)
+        results = await self._requester(timeout_ms).request_items(
+            request, as_list("topics", topics)
+        )
         return finish_items(results, "topics", return_errors=return_errors)
 
 

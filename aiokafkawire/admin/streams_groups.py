@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, overload
 
+from aiokafkawire.admin.arguments import as_list
 from aiokafkawire.admin.committed_offsets import (
     GroupsArgument,
     alter_offsets,
@@ -89,7 +90,7 @@ class StreamsGroupOperations(Operations):
             api_key=ApiKey.STREAMS_GROUP_DESCRIBE, build=build, read=read_streams_groups
         )
         requester = self._requester(timeout_ms)
-        found = await requester.request_items(request, group_ids)
+        found = await requester.request_items(request, as_list("group_ids", group_ids))
         results = await describe_items(requester, found, streams_description)
         return finish_items(results, "groups", return_errors=return_errors)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
 from uuid import UUID
 
+from aiokafkawire.admin.arguments import as_list, new_topics
 from aiokafkawire.admin.describe_topics import TopicDescriber
 from aiokafkawire.admin.items import ItemRequest, ItemResult, finish_items, topic_context
 from aiokafkawire.admin.operations import Operations
@@ -99,10 +100,7 @@ class TopicOperations(Operations):
             UnsupportedVersion: Brokers before 0.10.1 cannot create topics.
             KafkaError: The controller could not be reached.
         """
-        wanted = {
-            topic.name: topic
-            for topic in (NewTopic(each) if isinstance(each, str) else each for each in topics)
-        }
+        wanted = {topic.name: topic for topic in new_topics(topics)}
 
         def build(names: Sequence[str], version: int, timeout_ms: int) -> CreateTopicsRequest:
             return CreateTopicsRequest(
@@ -144,7 +142,7 @@ class TopicOperations(Operations):
                 by id.
             KafkaError: The controller could not be reached.
         """
-        wanted = list(dict.fromkeys(topics))
+        wanted = list(dict.fromkeys(as_list("topics", topics)))
         names = [topic for topic in wanted if isinstance(topic, str)]
         ids = [topic for topic in wanted if isinstance(topic, UUID)]
         requester = self._requester(timeout_ms)
@@ -232,7 +230,7 @@ class TopicOperations(Operations):
         describer = TopicDescriber(
             self._requester(timeout_ms), include_authorized_operations=include_authorized_operations
         )
-        results = await describer.describe(topics)
+        results = await describer.describe(as_list("topics", topics))
         return finish_items(results, "topics", return_errors=return_errors)
 
 

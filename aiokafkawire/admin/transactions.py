@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, overload
 
+from aiokafkawire.admin.arguments import as_list, parse_names
 from aiokafkawire.admin.hanging_transactions import find_hanging
 from aiokafkawire.admin.items import ItemRequest, ItemResult, finish_items
 from aiokafkawire.admin.operations import Operations
@@ -143,7 +144,9 @@ class TransactionOperations(Operations):
             UnsupportedVersion: Brokers before 3.0 have no API for it.
             KafkaError: No coordinator could be reached.
         """
-        results = await describe_transactions(self._requester(timeout_ms), transactional_ids)
+        results = await describe_transactions(
+            self._requester(timeout_ms), as_list("transactional_ids", transactional_ids)
+        )
         return finish_items(results, "transactional ids", return_errors=return_errors)
 
     async def list_transactions(
@@ -171,12 +174,13 @@ class TransactionOperations(Operations):
         Raises:
             PartialFailure: Some brokers failed, which are in `failed` by node id; `succeeded` has
                 the listings of the others by transactional id.
+            ValueError: A state does not exist.
             UnsupportedVersion: The brokers are too old for the API or a filter.
             KafkaError: No broker could be reached.
         """
         return await list_transactions(
             self._requester(timeout_ms),
-            states=[*map(TransactionState, states)],
+            states=parse_names("states", TransactionState, states),
             producer_ids=list(producer_ids),
             duration_ms=duration_ms,
             transactional_id_pattern=transactional_id_pattern,
@@ -333,7 +337,7 @@ class TransactionOperations(Operations):
             )
             results.update(await requester.request_items(request, [transactional_id]))
 
-        ids = list(dict.fromkeys(transactional_ids))
+        ids = list(dict.fromkeys(as_list("transactional_ids", transactional_ids)))
         results: dict[str, ProducerIdAndEpoch | KafkaError] = {}
         await requester.run_parallel(fence, [(each,) for each in ids])
         return {each: results[each] for each in ids}

@@ -244,7 +244,7 @@ async def _require_no_members(client: Admin, group: str) -> None:
             raise CommandFailed(
                 f"group {group!r} is {each.group_state}"
                 f" with {pluralize(len(each.members), 'member')},"
-                " which keep their current positions: stop the group first"
+                " whose current positions would stay: stop the group first"
             )
 
 

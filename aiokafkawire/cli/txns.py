@@ -70,7 +70,7 @@ def txns() -> None:
     "-s",
     "--state",
     "states",
-    type=click.Choice(STATES),
+    type=click.Choice(STATES, case_sensitive=False),
     multiple=True,
     help="Only transactions in this state. May be repeated.",
 )

@@ -111,12 +111,12 @@ def test_the_commands(cli: Cli, servers: str) -> None:
     line = "% no transactions in Ongoing or PrepareCommit\n"
     assert cli("txns", "list", "-b", servers, *states) == (0, b"", line)
     assert cli("txns", "list", "-b", servers, *states, "-q") == (0, b"", "")
-    assert cli("txns", "list", "-b", servers, "--json", "-s", "Ongoing") == (0, b"", "")
+    assert cli("txns", "list", "-b", servers, "--json", "-s", "ongoing") == (0, b"", "")
     assert cli("txns", "hanging", "-b", servers) == (0, b"", "% no hanging transactions\n")
     code, out, err = cli("txns", "describe", "-b", servers, "nobody")
     assert (code, out, err.count("\n")) == (1, b"", 1)
     assert "`aiokafkawire txns list` lists the transactional ids" in err
-    assert cli("txns", "list", "-b", servers, "-s", "ongoing")[0] == 2
+    assert cli("txns", "list", "-b", servers, "-s", "open")[0] == 2
 
 
 @pytest.mark.parametrize(

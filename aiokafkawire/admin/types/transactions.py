@@ -33,7 +33,8 @@ class TransactionState(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
-        return cls("Unknown")
+        text = str(value).lower()
+        return next((each for each in cls if each.value.lower() == text), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
