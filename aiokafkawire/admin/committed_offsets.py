@@ -22,7 +22,7 @@ from aiokafkawire.admin.offset_messages import (
 )
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.routing import RETRIED_CODES
-from aiokafkawire.errors import KafkaError, UnsupportedVersion
+from aiokafkawire.errors import BrokerError, KafkaError, UnsupportedVersion
 from aiokafkawire.types import (
     AnyPartition,
     OffsetsArgument,
@@ -110,6 +110,10 @@ async def alter_offsets(
         retried=_RETRIED,
     )
     results = await requester.request_items(request, wanted)
+    for error in results.values():
+        if isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_MEMBER_ID:
+            # Only members may commit while there are any: this client is none of them.
+            error.reason = f"{error.name}: the group has members; stop its consumers first"
     return finish_items(results, "partitions", return_errors=return_errors)
 
 

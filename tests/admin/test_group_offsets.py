@@ -154,14 +154,15 @@ async def test_only_offsets_are_committed(admin: ScriptedAdmin, offset: Any):
         await admin.alter_consumer_group_offsets("g", {TP: offset})
 
 
+def committed(code: int) -> Any:
+    partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    topic = OffsetCommitResponseTopic(name="t", partitions=[partition])
+    return lambda request: OffsetCommitResponse(throttle_time_ms=0, topics=[topic])
+
+
 async def test_a_commit_is_repeated_while_the_group_rebalances(
     cluster: ScriptedCluster, admin: ScriptedAdmin
 ):
-    def committed(code: int) -> Any:
-        partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
-        topic = OffsetCommitResponseTopic(name="t", partitions=[partition])
-        return lambda request: OffsetCommitResponse(throttle_time_ms=0, topics=[topic])
-
     cluster.answer(
         ApiKey.OFFSET_COMMIT,
         committed(E.REBALANCE_IN_PROGRESS),
@@ -173,6 +174,14 @@ async def test_a_commit_is_repeated_while_the_group_rebalances(
     assert cluster.forgotten == ["g"]
     (partition,) = cluster.sent[-1].message.topics[0].partitions
     assert (partition.committed_metadata, partition.committed_leader_epoch) == ("m", 4)
+
+
+async def test_a_group_with_members_is_named_as_the_reason(
+    cluster: ScriptedCluster, admin: ScriptedAdmin
+):
+    cluster.answer(ApiKey.OFFSET_COMMIT, committed(E.UNKNOWN_MEMBER_ID))
+    with pytest.raises(PartialFailure, match="the group has members; stop its consumers first"):
+        await admin.alter_consumer_group_offsets("g", {TP: 1})
 
 
 async def test_an_error_of_the_group_is_that_of_each_partition(

@@ -85,4 +85,4 @@ def test_a_refusal_of_a_broker_says_what_to_do(code: int) -> None:
 
 
 def test_another_refusal_is_reported_as_it_is() -> None:
-    assert explain(error_for(44)) == "POLICY_VIOLATION"
+    assert explain(error_for(85)) == "NO_REASSIGNMENT_IN_PROGRESS"

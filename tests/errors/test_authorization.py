@@ -336,6 +336,16 @@ async def test_offsets(broker: Broker) -> None:
     ("code", "api", "expected"),
     [
         (29, "Produce", "TOPIC_AUTHORIZATION_FAILED: the principal lacks Write on the topic"),
+        (
+            29,
+            "DeleteRecords",
+            "TOPIC_AUTHORIZATION_FAILED: the principal lacks Delete on the topic",
+        ),
+        (
+            31,
+            "CreateAcls",
+            "CLUSTER_AUTHORIZATION_FAILED: the principal lacks Alter on the cluster",
+        ),
         (29, None, "TOPIC_AUTHORIZATION_FAILED: the principal lacks an ACL on the topic"),
         (30, "JoinGroup", "GROUP_AUTHORIZATION_FAILED: the principal lacks Read on the group"),
         (
