@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
 from aiokafkawire.admin.types.topics import NewTopic
 
-__all__ = ("as_list", "new_topics", "parse_names")
+__all__ = ("as_list", "check_configs", "new_topics", "parse_names")
 
 T = TypeVar("T")
 NameT = TypeVar("NameT", bound=StrEnum)
@@ -30,7 +30,19 @@ def as_list(name: str, items: Iterable[T]) -> list[T]:
 
 def new_topics(topics: Iterable[NewTopic | str]) -> list[NewTopic]:
     """Return the topics of an argument; a name alone is a topic with the brokers' defaults."""
-    return [NewTopic(each) if isinstance(each, str) else each for each in as_list("topics", topics)]
+    given = [
+        NewTopic(each) if isinstance(each, str) else each for each in as_list("topics", topics)
+    ]
+    for topic in given:
+        check_configs(topic.configs)
+    return given
+
+
+def check_configs(configs: Mapping[str, str | None]) -> None:
+    """Raise a `TypeError` for a value that is no text, such as a number."""
+    for name, value in configs.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"the config {name} must be a str such as '{value}', not {value!r:.80}")
 
 
 def parse_names(name: str, kind: type[NameT], values: Iterable[NameT | str]) -> list[NameT]:

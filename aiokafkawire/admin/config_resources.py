@@ -24,6 +24,8 @@ def read_resource(resource_type: int, name: str) -> ConfigResource:
 
 def broker_of(resource: ConfigResource) -> NodeId | None:
     """Return the node id of the broker that alone can answer; None if any can."""
+    if not isinstance(resource, ConfigResource):
+        raise TypeError(f"a resource must be a ConfigResource, not {resource!r:.80}")
     if not resource.name or resource.type not in {
         ConfigResourceType.BROKER,
         ConfigResourceType.BROKER_LOGGER,

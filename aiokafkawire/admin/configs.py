@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, overload
 
 from aiokafkawire.admin.alter_configs import AlterByReplacement
+from aiokafkawire.admin.arguments import check_configs
 from aiokafkawire.admin.config_resources import (
     broker_of,
     read_altered,
@@ -303,6 +304,7 @@ def _operations(
 ) -> tuple[AlterConfigOp, ...]:
     if not isinstance(given, Mapping):
         return tuple(given)
+    check_configs(given)
     return tuple(
         AlterConfigOp(
             name, value, AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET

@@ -134,6 +134,8 @@ async def list_offsets(
 
 
 def _checked(timestamp: OffsetSpec | int) -> int:
+    if not isinstance(timestamp, int):
+        raise TypeError(f"give a time in milliseconds or an OffsetSpec, not {timestamp!r:.80}")
     if timestamp < 0 and timestamp not in FIRST_VERSIONS:
         raise ValueError(f"a timestamp must be at least 0, or an OffsetSpec, not {timestamp}")
     return int(timestamp)

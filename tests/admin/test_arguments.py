@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.admin import Admin, GroupState, TransactionState
+from aiokafkawire.admin import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    GroupState,
+    NewTopic,
+    TransactionState,
+)
 from aiokafkawire.admin.arguments import new_topics, parse_names
 from aiokafkawire.broker import Broker
 
 Call = Callable[[Admin], Awaitable[Any]]
+
+TOPIC = ConfigResource(ConfigResourceType.TOPIC, "t")
 
 
 @pytest.fixture
@@ -63,6 +72,31 @@ async def test_a_name_that_matches_nothing_is_refused(
 ) -> None:
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         with pytest.raises(ValueError, match=named):
+            await call(admin)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (
+            lambda admin: admin.ensure_topics([NewTopic("t", configs={"retention.ms": 5})]),
+            "config retention.ms must be a str such as '5', not 5",
+        ),
+        (
+            lambda admin: admin.incremental_alter_configs({TOPIC: {"retention.ms": 5}}),
+            "config retention.ms must be a str such as '5', not 5",
+        ),
+        (
+            lambda admin: admin.incremental_alter_configs({"t": {"retention.ms": "5"}}),
+            "a resource must be a ConfigResource, not 't'",
+        ),
+        (lambda admin: admin.describe_configs(["t"]), "must be a ConfigResource, not 't'"),
+        (lambda admin: admin.list_offsets({("t", 0): "latest"}), "an OffsetSpec, not 'latest'"),
+    ],
+)
+async def test_a_value_of_another_type_is_refused(broker: Broker, call: Call, named: str) -> None:
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        with pytest.raises(TypeError, match=named):
             await call(admin)
 
 
