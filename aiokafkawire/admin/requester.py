@@ -40,6 +40,9 @@ R = TypeVar("R", bound=Response)
 MAX_PARALLEL_REQUESTS = 64
 """Requests of one call that are in flight at the same time."""
 
+MAX_TIMEOUT_MS = 2**31 - 1
+"""Largest timeout that a request can carry; a deadline may be later, or infinite."""
+
 
 class Requester:
     """Sends the requests of one call until `deadline`, in seconds of the runtime's clock."""
@@ -51,8 +54,9 @@ class Requester:
 
     @property
     def left_ms(self) -> int:
-        """Milliseconds until the deadline, at least 1."""
-        return max(int((self.deadline - self.runtime.clock.now()) * 1_000), 1)
+        """Milliseconds until the deadline, at least 1 and at most `MAX_TIMEOUT_MS`."""
+        left_ms = (self.deadline - self.runtime.clock.now()) * 1_000
+        return max(int(min(left_ms, MAX_TIMEOUT_MS)), 1)
 
     @property
     def timeout_ms(self) -> int:

@@ -350,6 +350,16 @@ async def test_an_error_of_the_response_itself_is_retried_or_raised() -> None:
         await cluster.requester().request(message)
 
 
+async def test_an_infinite_deadline() -> None:
+    cluster = ScriptedCluster()
+    cluster.answer(ApiKey.FIND_COORDINATOR, coordinators_at(a=1))
+    cluster.answer(ApiKey.DELETE_GROUPS, lambda request: deleted(("a", 0)))
+    requester = cluster.requester(timeout_s=float("inf"))
+    assert requester.timeout_ms == cluster.config.request_timeout_ms
+    assert requester.left_ms == 2**31 - 1
+    assert await requester.request_items(delete_groups(), ["a"]) == {"a": None}
+
+
 async def test_the_controller_is_the_default_route_of_its_apis() -> None:
     assert ScriptedCluster().requester().default_route(ApiKey.CREATE_TOPICS) == ToController()
 
