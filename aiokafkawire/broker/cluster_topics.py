@@ -72,6 +72,7 @@ class ClusterTopics:
         self.dynamic_configs = DynamicConfigs(options)
         self.internal_topics = InternalTopics(node_ids, options)
         self._by_id: dict[UUID, Topic] = {}
+        self._partition_count = 0
         self._coordinators = [
             self.node_ids[number % len(self.node_ids)] for number in range(COORDINATOR_PARTITIONS)
         ]
@@ -230,6 +231,7 @@ class ClusterTopics:
         except StorageError:
             del topic.partitions[present:]
             raise
+        self._partition_count += len(added)
         self.topics_version += 1
         logger.info(
             "Topic %s: number of partitions raised to %d from %d", topic.name, count, present
@@ -273,6 +275,7 @@ class ClusterTopics:
             self.topics.update(kept)
             self.topics_version += 1
             self._by_id[topic.topic_id] = topic
+            self._partition_count += len(topic.partitions)
             raise
         logger.info("Topic %s: deleted", topic.name)
         for partition in topic.partitions:
@@ -289,10 +292,7 @@ class ClusterTopics:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
-        if (
-            sum(len(topic.partitions) for topic in self.topics.values()) + added
-            > MAX_TOTAL_PARTITIONS
-        ):
+        if self._partition_count + added > MAX_TOTAL_PARTITIONS:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
                 f"at most {MAX_TOTAL_PARTITIONS} partitions in the cluster",
@@ -345,6 +345,7 @@ class ClusterTopics:
         self.topics[topic.name] = topic
         self.topics_version += 1
         self._by_id[topic.topic_id] = topic
+        self._partition_count += len(topic.partitions)
         if topic.configs:
             self.dynamic_configs.changed()
 
@@ -355,6 +356,7 @@ class ClusterTopics:
         del self.topics[topic.name]
         self.topics_version += 1
         del self._by_id[topic.topic_id]
+        self._partition_count -= len(topic.partitions)
 
     def _first_live(self, candidates: Sequence[int], none: int) -> int:
         return next((node for node in candidates if node in self.live), none)

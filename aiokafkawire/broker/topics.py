@@ -146,6 +146,8 @@ def check_new_topic_name(name: str, known: Iterable[str]) -> None:
     if name in known:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     flat = name.replace(".", "_")
+    if "_" not in flat:
+        return
     for other in known:
         if other.replace(".", "_") == flat:
             raise ApiError(

@@ -19,6 +19,7 @@ from aiokafkawire.broker.cluster_state import (
 )
 from aiokafkawire.broker.configs import TOPIC_CONFIGS
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.broker.topics import check_new_topic_name
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
@@ -256,6 +257,27 @@ def test_the_total_number_of_partitions_is_limited(monkeypatch: pytest.MonkeyPat
             refused()
     made.add_partitions(found, 3)
     assert len(found.partitions) == 3
+
+
+def test_partitions_are_counted_as_they_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_topics, "MAX_TOTAL_PARTITIONS", 5)
+    state = cluster()
+    for _ in range(3):
+        state.create_topic("t", 2)
+        state.add_partitions(state.topic("t"), 5)
+        with pytest.raises(ApiError):
+            state.create_topic("u", 1)
+        state.delete_topic(state.topic("t"))
+
+
+def test_most_new_names_are_not_compared_with_every_topic() -> None:
+    class Known(dict[str, None]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all names are read")
+
+    check_new_topic_name("new-topic", Known(old=None))
+    with pytest.raises(ApiError):
+        check_new_topic_name("old", Known(old=None))
 
 
 def test_state_is_put_together_only_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
