@@ -110,7 +110,11 @@ class BrokerClients:
             else:
                 loads.append(
                     NodeLoad(
-                        node_id, client.is_connected, client.in_flight_count, client.next_attempt_at
+                        node_id,
+                        client.is_connected,
+                        client.in_flight_count,
+                        client.next_attempt_at,
+                        client.throttled_until,
                     )
                 )
         return loads

@@ -82,25 +82,29 @@ _FIELDS_OF: dict[type[Any], tuple[bool, tuple[str, ...]]] = {}
 class NodeLoad(NamedTuple):
     """Load of a broker.
 
-    `ready_at` is the earliest time of the next connection attempt, after the reconnect backoff.
+    `ready_at` is the earliest time of the next connection attempt, after the reconnect backoff;
+    `throttled_until` the end of the throttle time that the broker requested.
     """
 
     node_id: NodeId
     connected: bool
     requests: int
     ready_at: float
+    throttled_until: float = 0.0
 
 
 def least_loaded_node(loads: Sequence[NodeLoad], now: float, rng: random.Random) -> NodeId | None:
     """Return the node for a request that any node can handle; None if there is no node.
 
     Prefer the connected node with the fewest requests in flight, then a node without reconnect
-    backoff, then the node whose backoff ends first. Ties are broken at random.
+    backoff, then the node whose backoff or throttle time ends first. Ties are broken at random.
     """
     if not loads:
         return None
 
     def rank(load: NodeLoad) -> tuple[int, float]:
+        if load.throttled_until > now:
+            return 2, load.throttled_until
         if load.connected:
             return 0, load.requests
         if load.ready_at <= now:

@@ -131,6 +131,11 @@ class BrokerClient:
         """Time before which no connection is attempted, because of the reconnect backoff."""
         return self._backoff.next_attempt_at
 
+    @property
+    def throttled_until(self) -> float:
+        """Time until which a connection sends nothing, because the broker throttled the client."""
+        return max((channel.throttled_until for channel in self._channels()), default=0.0)
+
     def check_outage(self, now: float) -> BrokerOutage | None:
         """Return since when the broker has not responded; see `OutageTracker.check`."""
         return self.outages.check(

@@ -9,8 +9,10 @@ import anyio
 import pytest
 
 from aiokafkawire import Admin
-from aiokafkawire.broker import Broker, Drop
+from aiokafkawire.broker import ApiKey, Broker, Drop, SeenRequest
 from aiokafkawire.errors import ClientClosed, KafkaError, PartialFailure, UnsupportedVersion
+from aiokafkawire.wire import Response
+from aiokafkawire.wire.messages.describe_cluster import DescribeClusterResponse
 from tests.admin.calls import CALLS, Arguments
 
 pytestmark = pytest.mark.slow
@@ -49,6 +51,24 @@ async def test_brokers_that_hang(broker: Broker, name: str) -> None:
         assert time.monotonic() - begun < WITHIN_S
         for reason in reasons(caught.value):
             assert reason.retriable or isinstance(reason, UnsupportedVersion), reason
+
+
+async def test_a_throttled_broker_is_passed_over(broker: Broker) -> None:
+    def throttle(seen: SeenRequest) -> Response | None:
+        return DescribeClusterResponse(
+            throttle_time_ms=2**31 - 1,
+            error_code=0,
+            cluster_id="c",
+            controller_id=1,
+            brokers=[],
+        )
+
+    async with Admin(**broker.client_options(), default_api_timeout_ms=10_000) as admin:
+        broker.on(ApiKey.DESCRIBE_CLUSTER, throttle, times=1)
+        await admin.describe_cluster()
+        with anyio.fail_after(WITHIN_S):
+            for _ in range(5):
+                await admin.list_topics()
 
 
 @pytest.mark.parametrize("name", ["describe_cluster", "list_groups", "describe_topics", "lag"])

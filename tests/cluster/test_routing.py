@@ -41,6 +41,10 @@ RNG = random.Random(3)
         ([NodeLoad(1, False, 0, 200.0), NodeLoad(2, False, 0, 0.0)], 2),
         ([NodeLoad(1, False, 0, 200.0), NodeLoad(2, False, 0, 150.0)], 2),
         ([NodeLoad(1, True, 3, 200.0), NodeLoad(2, False, 0, 50.0)], 1),
+        ([NodeLoad(1, True, 0, 0.0, 101.0), NodeLoad(2, True, 9, 0.0)], 2),
+        ([NodeLoad(1, True, 0, 0.0, 101.0), NodeLoad(2, False, 0, 0.0)], 2),
+        ([NodeLoad(1, True, 0, 0.0, 101.0), NodeLoad(2, True, 9, 0.0, 100.5)], 2),
+        ([NodeLoad(1, True, 0, 0.0, 99.0), NodeLoad(2, True, 9, 0.0)], 1),
     ],
 )
 def test_the_least_loaded_node(loads: list[NodeLoad], chosen: int | None):
