@@ -64,6 +64,9 @@ class TopicDescriber:
         self, topics: Collection[Topic]
     ) -> dict[Topic, TopicDescription | KafkaError]:
         """Return the description or error of each topic, by name or id as given."""
+        for topic in topics:
+            if not isinstance(topic, Topic):
+                raise TypeError(f"a topic must be a name or a UUID, not {topic!r:.80}")
         return await self._requester.retry_items(topics, self._attempt, _is_final)
 
     async def _attempt(

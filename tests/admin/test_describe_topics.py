@@ -196,3 +196,8 @@ async def test_brokers_without_topic_ids() -> None:
     cluster = ScriptedCluster(versions={ApiKey.METADATA: 9})
     with pytest.raises(UnsupportedVersion, match=r"Metadata v12 needs Kafka 3\.1 or later"):
         await ScriptedAdmin(cluster).describe_topics([uuid4()])
+
+
+async def test_a_topic_of_a_wrong_type() -> None:
+    with pytest.raises(TypeError, match="a topic must be a name or a UUID, not 1"):
+        await ScriptedAdmin(ScriptedCluster()).describe_topics(["t", 1])  # type: ignore[list-item]
