@@ -106,10 +106,9 @@ class ClientMetrics:
 
 @dataclass(slots=True)
 class _ClientInstance:
-    """Times of a client's requests, in seconds."""
+    """State of a client. It may push from `next_push_at` on, in seconds, and after it has asked."""
 
-    asked_at: float = float("-inf")
-    pushed_at: float = float("-inf")
+    next_push_at: float = float("-inf")
     is_terminating: bool = False
 
 
@@ -128,7 +127,7 @@ class ClientTelemetry:
 
     def subscribe(self, instance_id: UUID, client: ClientAttributes, now: float) -> Subscription:
         """Return the metrics that a client instance pushes from now on."""
-        self._instance(instance_id).asked_at = now
+        self._instance(instance_id).next_push_at = now
         return self._subscription(instance_id, client)
 
     def push(
@@ -151,13 +150,10 @@ class ClientTelemetry:
         subscription = self._subscription(instance_id, client)
         if pushed.terminating and instance.is_terminating:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        is_early = (
-            instance.pushed_at >= instance.asked_at
-            and now - instance.pushed_at < subscription.interval_ms / 1000
-        )
-        if is_early and not pushed.terminating:
+        if now < instance.next_push_at and not pushed.terminating:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        instance.pushed_at, instance.is_terminating = now, pushed.terminating
+        instance.next_push_at = now + subscription.interval_ms / 1000
+        instance.is_terminating = pushed.terminating
         if subscription_id != subscription.subscription_id:
             raise ApiError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         if compression_type not in (Compression.NONE, *ACCEPTED_COMPRESSION_TYPES):

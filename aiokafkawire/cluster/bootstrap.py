@@ -8,7 +8,6 @@ from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import BrokerClient, VersionedRequest
 from aiokafkawire.errors import KafkaError, NoBrokerAvailable, RequestTimedOut
 from aiokafkawire.wire import ApiKey
-from aiokafkawire.wire.messages.describe_cluster import DescribeClusterRequest
 from aiokafkawire.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -75,6 +74,11 @@ async def fetch_metadata(
     if not config.uses_controllers:
         request = metadata_request(wanted, allow_creation=config.allow_auto_create_topics)
         return await client.request(request, deadline=deadline)
+    # Producers and consumers never need it.
+    from aiokafkawire.wire.messages.describe_cluster import (  # noqa: PLC0415
+        DescribeClusterRequest,
+    )
+
     response = await client.request(
         DescribeClusterRequest(
             include_cluster_authorized_operations=False, endpoint_type=CONTROLLER_ENDPOINTS

@@ -14,6 +14,7 @@ from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
+    UNHURRIED,
     WITHIN_S,
     committed,
     fill,
@@ -110,7 +111,8 @@ async def test_a_commit_without_a_group_is_refused(bootstrap_servers: str, topic
 @needs("groups")
 async def test_leaving_commits_with_auto_commit(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(5))
-    async with member(bootstrap_servers, topic, group_id, enable_auto_commit=True) as consumer:
+    options = {"enable_auto_commit": True, **UNHURRIED}
+    async with member(bootstrap_servers, topic, group_id, **options) as consumer:
         await take(consumer, 5)
     await fill(bootstrap_servers, topic, [b"later"])
     async with member(bootstrap_servers, topic, group_id) as consumer:

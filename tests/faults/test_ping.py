@@ -6,6 +6,7 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -325,9 +326,11 @@ async def test_what_listens_there_is_no_broker(client_class: type[Client], stran
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 @CLIENTS
 async def test_a_broker_process_that_is_stopped_continued_killed_and_restarted(
-    client_class: type[Client],
+    client_class: type[Client], tmp_path: Path
 ):
-    with serving("-t", "orders:3") as (servers, process):
+    # With its data the broker is a node of the same cluster when it comes back.
+    data = ("--data", str(tmp_path))
+    with serving("-t", "orders:3", *data) as (servers, process):
         async with started(client_class(bootstrap_servers=servers, **PATIENT)) as client:
             for target in ({}, {"topic": "orders"}, {"group": "billing"}):
                 assert await pinged(client, **target)
@@ -344,5 +347,5 @@ async def test_a_broker_process_that_is_stopped_continued_killed_and_restarted(
             process.wait(timeout=20)
             assert isinstance(await refused(client), errors.NoBrokerAvailable)
             port = servers.rpartition(":")[2]
-            with serving("--port", port):
+            with serving("--port", port, *data):
                 assert await pinged(client)

@@ -24,7 +24,15 @@ Record = Callable[[str, object], None]
 
 USED = {
     *("add_offsets_to_txn", "add_partitions_to_txn", "end_txn", "txn_offset_commit"),
-    *("api_versions", "common", "consumer_protocol", "fetch", "find_coordinator", "headers"),
+    *(
+        "api_versions",
+        "common",
+        "consumer_group_heartbeat",
+        "consumer_protocol",
+        "fetch",
+        "find_coordinator",
+        "headers",
+    ),
     *("heartbeat", "init_producer_id", "join_group", "leave_group", "list_groups", "list_offsets"),
     *("metadata", "offset_commit", "offset_fetch", "offset_for_leader_epoch", "produce"),
     "sync_group",
