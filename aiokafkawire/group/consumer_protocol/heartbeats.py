@@ -50,6 +50,9 @@ def send_now(
     event: shared.MembershipEvent,
     now: float,
 ) -> Outcome:
+    if isinstance(state, states.ConsumerRevoking) and state.ended is not None:
+        # The membership has ended: a heartbeat with its epoch could start it again.
+        return state, ()
     return actions.with_heartbeat(state, replace(state.heartbeat, next_at=now)), ()
 
 

@@ -380,3 +380,27 @@ def test_an_error_ends_the_membership_and_a_later_poll_joins_again() -> None:
     machine.handle(shared.GroupErrorReported(), 6.2)
     machine.handle(shared.PollStarted(), 6.3)
     only(machine.handle(shared.DeadlineReached(), 6.3), FindCoordinator)
+
+
+def test_a_rejected_commit_of_an_ended_membership_sends_no_heartbeat() -> None:
+    machine = ConsumerProtocolMachine(
+        ConsumerProtocolSettings(
+            member_id="member",
+            group_instance_id="instance",
+            max_poll_interval_ms=300_000,
+            retry_backoff_ms=100,
+            retry_backoff_max_ms=1000,
+            request_timeout_ms=30_000,
+        ),
+        random.Random(1),
+        0.0,
+    )
+    heartbeat = dataclasses.replace(HEARTBEAT, request=REQUEST + 1)
+    machine.state = states.ConsumerRevoking(
+        heartbeat, 4, (O0, O1), TARGET, (O1,), REQUEST, outside.NextAction.JOIN
+    )
+    machine.handle(shared.InstanceFenced(REQUEST + 1, ERROR), 1.0)
+    machine.handle(shared.CommitRejected(), 2.0)
+    assert machine.handle(shared.DeadlineReached(), 2.0) == ()
+    machine.handle(shared.PartitionsRevoked(REQUEST), 3.0)
+    assert isinstance(machine.state, outside.Fenced)
