@@ -97,7 +97,11 @@ def fail(
     event: shared.FatalErrorOccurred,
     now: float,
 ) -> Outcome:
-    return _end(context, state, outside.JoinFailed(event.error), event.error, now)
+    """End the membership. Other members get the partitions at once, not after the session."""
+    ended, effects = _end(context, state, outside.JoinFailed(event.error), event.error, now)
+    if isinstance(state, states.InGroup) and isinstance(ended, outside.JoinFailed):
+        effects = (*effects, actions.leave_no_wait(context, now, "the member failed"))
+    return ended, effects
 
 
 def fail_to_join(

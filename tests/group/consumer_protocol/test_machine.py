@@ -374,6 +374,7 @@ def test_an_error_ends_the_membership_and_a_later_poll_joins_again() -> None:
     heartbeat = due(machine, 6.0)
     effects = machine.handle(shared.FatalErrorOccurred(heartbeat.request, ERROR), 6.0)
     assert only(effects, LosePartitions).partitions == topic_partitions(0, 1)
+    assert isinstance(effects[-1], SendLeaveEpoch)
     assert machine.error is ERROR
     machine.handle(shared.PollStarted(), 6.1)
     assert machine.error is ERROR
