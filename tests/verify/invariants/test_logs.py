@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verify.invariants.history_builder import T1, HistoryBuilder, log, v
+from verify.invariants import events
 from verify.invariants.observed import Log
 
 
@@ -188,6 +189,38 @@ def test_one_request_in_flight_keeps_the_order_of_what_is_acknowledged() -> None
     builder = HistoryBuilder()
     builder.producer(idempotent=False, max_in_flight_requests_per_connection=1)
     builder.sent(v(1), v(2))
+    assert 3 in numbers(builder.found(log(v(2), v(1))))
+
+
+@pytest.mark.parametrize("in_flight", [1, 5])
+def test_records_without_acknowledgement_keep_their_order_until_a_fault(in_flight: int) -> None:
+    def written() -> HistoryBuilder:
+        builder = HistoryBuilder()
+        builder.producer(
+            idempotent=False,
+            required_acks=0,
+            max_in_flight_requests_per_connection=in_flight,
+        )
+        builder.sent(v(1), first=-1)
+        return builder
+
+    # A broker may append records of a lost connection later than those of the next connection.
+    builder = written()
+    builder.add(events.Fault, "", "reset")
+    builder.sent(v(2), first=-1)
+    assert builder.found(log(v(2), v(1))) == []
+    builder = written()
+    builder.sent(v(2), first=-1)
+    builder.add(events.Fault, "", "reset")
+    assert numbers(builder.found(log(v(2), v(1)))) == [3]
+
+
+def test_a_fault_does_not_excuse_another_order_of_acknowledged_records() -> None:
+    builder = HistoryBuilder()
+    builder.producer(idempotent=False, required_acks=1, max_in_flight_requests_per_connection=1)
+    builder.sent(v(1))
+    builder.add(events.Fault, "", "reset")
+    builder.sent(v(2), first=1)
     assert 3 in numbers(builder.found(log(v(2), v(1))))
 
 

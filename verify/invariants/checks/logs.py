@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from aiokafkawire.types import TopicPartition
 from verify.invariants.check_result import Violation
 from verify.invariants.checks.finding import Finding, NotChecked, group_findings
-from verify.invariants.events import parse_value
+from verify.invariants.events import Fault, parse_value
 from verify.invariants.observed import Log, LogRecord
 from verify.invariants.run import Run, Sent
 
@@ -104,14 +105,24 @@ def _numbered(run: Run) -> set[str]:
 
 
 def _in_line(run: Run) -> set[str]:
-    """Return producers whose records must keep their order."""
+    """Return producers whose acknowledged records must keep their order."""
     alone = {
         client.name
         for client in run.clients.values()
         if client.options.get("max_in_flight_requests_per_connection") == 1
         and client.kind == "producer"
     }
-    return _numbered(run) | alone
+    return _numbered(run) | (alone - _without_responses(run))
+
+
+def _without_responses(run: Run) -> set[str]:
+    """Return producers with acks=0: of their records, only those of one connection have an order.
+
+    Which connection carried a record is not observed. Until the first fault, none is lost.
+    """
+    return {
+        client.name for client in run.clients.values() if client.options.get("required_acks") == 0
+    }
 
 
 def in_order(run: Run) -> Iterator[Violation]:
@@ -119,19 +130,27 @@ def in_order(run: Run) -> Iterator[Violation]:
 
     The order of two records is known if one was handed over before the call for the other began, or
     if one call sent both. Without sequence numbers (one request in flight), a record with unknown
-    outcome may come late, and duplicates are ignored.
+    outcome may come late, and duplicates are ignored. With acks=0, so may every record that was not
+    written before the first fault.
     """
-    producers = _in_line(run)
-    if not producers:
+    until = dict.fromkeys(_in_line(run), math.inf)
+    first_fault_at = min((event.at for event in run.of(Fault)), default=math.inf)
+    until |= dict.fromkeys(_without_responses(run), first_fault_at)
+    if not until:
         raise NotChecked("no producer guarantees an order")
     numbered = _numbered(run)
     wrong: list[Finding] = []
     for log in run.observed.logs:
-        wrong += _disorder(run, log, producers, numbered)
+        wrong += _disorder(run, log, until, numbered)
     yield from group_findings(3, "records are behind later ones", wrong)
 
 
-def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> Iterator[Finding]:
+def _disorder(run: Run, log: Log, until: dict[str, float], numbered: set[str]) -> Iterator[Finding]:
+    """Yield the records of a log that are behind later ones.
+
+    `until` has the producers that keep an order; without sequence numbers, only of records that
+    were acknowledged before this time.
+    """
     made = run.made_at.get(log.topic, [])
     made_at = made[log.incarnation] if log.incarnation and log.incarnation < len(made) else None
     latest: dict[str, Sent] = {}
@@ -139,12 +158,12 @@ def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> It
     met: set[bytes] = set()
     for record in log.records:
         sent = run.sent.get(record.value)
-        if sent is None or sent.client not in producers or record.value in met:
+        if sent is None or sent.client not in until or record.value in met:
             continue
         met.add(record.value)
         if made_at is not None and sent.sending.at <= made_at:
             continue  # sent to the topic before: brokers before 4.0 cannot detect it
-        if sent.client not in numbered and sent.acknowledged is None:
+        if sent.client not in numbered and not _acknowledged(sent, until[sent.client]):
             continue
         call = (sent.client, sent.sending.send)
         mate = last_of_call.get(call)
@@ -157,6 +176,10 @@ def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> It
         last_of_call[call] = sent
         if before is None or sent.began > before.began:
             latest[sent.client] = sent
+
+
+def _acknowledged(sent: Sent, until: float) -> bool:
+    return sent.acknowledged is not None and sent.acknowledged.at < until
 
 
 def _where(log: Log, record: LogRecord) -> str:
