@@ -85,3 +85,36 @@ def test_senders_whose_records_expire_soon_are_not_more_than_brokers_can_take() 
         slow += hop_s == 0.1
         assert client.arguments["pause_s"] >= producing.HOPS * hop_s
     assert slow > 10
+
+
+def test_records_of_senders_that_do_not_wait_outlive_the_queue_without_a_fault() -> None:
+    """A send that expires behind the sender's own queue is no violation, and hides real ones."""
+    slow = 0
+    for seed in range(1_000):
+        plan = draw(producing.SCENARIO, seed)
+        hop_s = plan.network.get("max_delay_s", 0.0)
+        if hop_s != 0.1 or "replicate" not in plan.broker or "max_message_bytes" in plan.broker:
+            continue
+        for client in plan.of("sends"):
+            options = client.arguments["options"]
+            tricks = [step.kind for step in plan.steps if step.kind in producing.TRICKS]
+            if client.arguments["style"] == "send_and_wait" or "acks" in options:
+                continue
+            if options["batch_size_bytes"] != 200 or client.arguments["payload_bytes"] < 100:
+                continue
+            if "leave in doubt" in tricks:  # It limits the rate instead.
+                continue
+            slow += 1
+            replicated_s = plan.records * producing.HOPS * hop_s
+            assert options.get("delivery_timeout_ms", 120_000) >= 1_000 * replicated_s
+    assert slow > 10
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_queue_longer_than_its_sender_can_deliver_in_time_is_no_violation(
+    backend: Backend,
+) -> None:
+    """`sender2` buffers 30 records in 0.7 s. A request has about one per partition, and takes
+    more than 0.2 s."""
+    result = play(producing.SCENARIO, 7_008_196, backend)
+    assert not result.failures, "\n".join(map(str, result.failures))

@@ -75,6 +75,8 @@ TRICKED = 0.5
 """Share of runs with such a sender."""
 HOPS = 2
 """Longest network delays after which, on average, both followers have a batch."""
+RECORD_OVERHEAD_BYTES = 100
+"""Largest number of bytes that a batch of one record adds to its payload."""
 UNDER_WAY_S = 4.0
 LONG_AGO_MS = 1_000_000_000_000
 IMPATIENT_S = 0.02
@@ -120,12 +122,13 @@ def draw(rng: random.Random) -> Plan:
             to_s=to_s,
         ),
     )
-    return _tricked(rng, plan) if rng.random() < TRICKED else plan
+    return _tricked(rng, plan) if rng.random() < TRICKED else _with_time_for_queues(plan)
 
 
 def _tricked(rng: random.Random, plan: Plan) -> Plan:
     """Draw few other faults, and one for its first sender while that is busy."""
     trick = rng.choice(list(TRICKS))
+    plan = _with_time_for_queues(replace(plan, records=300))
     first, *others = plan.clients
     at_s, for_s = round(rng.uniform(0.3, 1.5), 3), round(rng.uniform(1.2, 4), 3)
     if trick == "refuse the first":
@@ -133,7 +136,6 @@ def _tricked(rng: random.Random, plan: Plan) -> Plan:
     steps = [*plan.steps[:2], Step(at_s, trick, {"sender": first.name, "for_s": for_s})]
     return replace(
         plan,
-        records=300,
         clients=(_pressed(rng, first, trick, plan), *others),
         steps=tuple(sorted(steps, key=lambda step: step.at_s)),
     )
@@ -157,12 +159,43 @@ def _pressed(rng: random.Random, client: PlannedClient, trick: str, plan: Plan) 
     return replace(client, arguments=arguments)
 
 
-def _unhurried(client: PlannedClient) -> PlannedClient:
+def _unhurried(client: PlannedClient, at_least_ms: int = 30_000) -> PlannedClient:
     """Raise short timeouts: where batches are rejected as too large, each record takes its own
     requests, and records with a short timeout would expire in the queue."""
     options = client.arguments["options"]
-    options = {**options, "delivery_timeout_ms": max(options["delivery_timeout_ms"], 30_000)}
+    options = {**options, "delivery_timeout_ms": max(options["delivery_timeout_ms"], at_least_ms)}
     return replace(client, arguments={**client.arguments, "options": options})
+
+
+def _with_time_for_queues(plan: Plan) -> Plan:
+    """Raise timeouts that the queue of a sender outlasts without any fault: the sender buffers
+    records faster than brokers acknowledge them, and the records would expire in the queue."""
+    clients = (
+        _unhurried(client, round(_longest_queue_s(client, plan) * 1_000))
+        if client.kind == "sends" and client.arguments["style"] != "send_and_wait"
+        else client
+        for client in plan.clients
+    )
+    return replace(plan, clients=tuple(clients))
+
+
+def _longest_queue_s(client: PlannedClient, plan: Plan) -> float:
+    """Return the time in which all records of a plan, sent by this client to one partition, are
+    acknowledged.
+
+    A request has one batch per partition. More requests in flight save the round trip only:
+    a broker handles the next request of a connection after it responded to the one before.
+    """
+    options = client.arguments["options"]
+    acks = options.get("acks", "all")
+    if acks == 0:
+        return 0.0
+    record_bytes = client.arguments["payload_bytes"] + RECORD_OVERHEAD_BYTES
+    batches = plan.records / max(1, options["batch_size_bytes"] // record_bytes)
+    hops = 2 / options["max_in_flight_requests_per_connection"]
+    if acks == "all" and "replicate" in plan.broker:
+        hops += HOPS
+    return float(batches * hops * plan.network.get("max_delay_s", 0.0))
 
 
 def _patient(client: PlannedClient) -> PlannedClient:
