@@ -106,7 +106,7 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
     decoder = _DECODERS.get((cls, version)) or _decoder(cls, version)
     size = len(data)
     try:
-        message, end = decoder(memoryview(data), 0, size)
+        message, end = decoder(memoryview(data) if cls.decoded_in_place else bytes(data), 0, size)
     except DECODE_ERRORS as error:
         raise diagnose_decode_error(cls, version, data) from error
     if end != size:
@@ -118,9 +118,10 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
 def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:
     """Decode the message at the start of `data`; return it and its end. Raises as `decode` does."""
     decoder = _DECODERS.get((cls, version)) or _decoder(cls, version)
-    view = memoryview(data)
     try:
-        message, end = decoder(view, 0, len(view))
+        message, end = decoder(
+            memoryview(data) if cls.decoded_in_place else bytes(data), 0, len(data)
+        )
     except DECODE_ERRORS as error:
         raise diagnose_decode_error(cls, version, data) from error
     return message, end

@@ -1,8 +1,10 @@
 """Compile the decoder of one (message class, version) pair from generated source.
 
-The generated function is `decode(buf, p, end)`: it reads a message from memoryview `buf` at `p`,
-never past `end`, and returns the message and the position after it. For malformed bytes it raises
-one of `DECODE_ERRORS` without a position; `diagnostics` then finds the field and the position.
+The generated function is `decode(buf, p, end)`: it reads a message from `buf` at `p`, never past
+`end`, and returns the message and the position after it. `buf` is a memoryview for classes that are
+`decoded_in_place`, and bytes for all others, whose slices cost less. For malformed bytes the
+function raises one of `DECODE_ERRORS` without a position; `diagnostics` then finds the field and
+the position.
 """
 
 import struct
@@ -15,6 +17,7 @@ from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
 from aiokafkawire.wire.lazy_arrays import MIN_LAZY_LENGTH, LazyArrays, supports_lazy_arrays
 from aiokafkawire.wire.primitives import (
     MAX_STRING_BYTES,
+    Buffer,
     BufferOverrun,
     Primitive,
     decode_unsigned_varint,
@@ -24,7 +27,7 @@ from aiokafkawire.wire.schema import Field, LazyStruct, Message, Struct, TypeKin
 
 __all__ = ("DECODE_ERRORS", "Decoder", "make_decoder")
 
-Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+Decoder = Callable[[Any, int, int], tuple[Any, int]]
 
 DECODE_ERRORS = (struct.error, IndexError, ValueError)
 """Exceptions of a decoder for malformed bytes; ValueError includes UnicodeDecodeError."""
@@ -35,7 +38,8 @@ PREMADE_UNPACKERS = 17
 
 def make_decoder(cls: type[Message], version: int) -> Decoder:
     """Return the decoder of `cls` in `version`."""
-    maker = _DecoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
+    layout = VersionLayout(version, flexible=cls.is_flexible(version))
+    maker = _DecoderMaker(layout, in_place=cls.decoded_in_place)
     maker.emit_struct(cls, "m")
     maker.source.line("return m, p")
     return maker.source.compile("decode", f"decoder of {schema_for(cls).name} v{version}")
@@ -47,13 +51,13 @@ def _unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
     return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(PREMADE_UNPACKERS))
 
 
-def _multi_byte_size(buf: memoryview, position: int) -> tuple[int, int]:
+def _multi_byte_size(buf: Buffer, position: int) -> tuple[int, int]:
     """Read a compact size of several bytes; its first byte is just before `position`."""
     size, position = decode_unsigned_varint(buf, position - 1)
     return size - 1, position
 
 
-def _tag_count(buf: memoryview, position: int, end: int) -> tuple[int, int]:
+def _tag_count(buf: Buffer, position: int, end: int) -> tuple[int, int]:
     count, position = decode_unsigned_varint(buf, position)
     # A tagged field takes at least its tag and its size.
     if count * 2 > end - position:
@@ -61,7 +65,7 @@ def _tag_count(buf: memoryview, position: int, end: int) -> tuple[int, int]:
     return count, position
 
 
-def _tagged_field(buf: memoryview, position: int, end: int, seen: set[int]) -> tuple[int, int, int]:
+def _tagged_field(buf: Buffer, position: int, end: int, seen: set[int]) -> tuple[int, int, int]:
     """Read the header of a tagged field; return the tag, and the start and end of its bytes."""
     tag, position = decode_unsigned_varint(buf, position)
     size, position = decode_unsigned_varint(buf, position)
@@ -71,9 +75,7 @@ def _tagged_field(buf: memoryview, position: int, end: int, seen: set[int]) -> t
     return tag, position, position + size
 
 
-def _unknown_fields(
-    buf: memoryview, position: int, end: int
-) -> tuple[list[tuple[int, bytes]], int]:
+def _unknown_fields(buf: Buffer, position: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
     count, position = _tag_count(buf, position, end)
     fields: list[tuple[int, bytes]] = []
     seen: set[int] = set()
@@ -84,9 +86,15 @@ def _unknown_fields(
     return fields, position
 
 
+_BYTES_SLICES = {"string": "{}.decode()", "bytes": "{}"}
+_VIEW_SLICES = {"string": 'str({}, "utf-8")', "bytes": "bytes({})", "records": "{}"}
+"""Value of a slice of the buffer, by type."""
+
+
 class _DecoderMaker:
-    def __init__(self, layout: VersionLayout) -> None:
+    def __init__(self, layout: VersionLayout, *, in_place: bool) -> None:
         self.layout = layout
+        self._slices = _VIEW_SLICES if in_place else _BYTES_SLICES
         self.source = FunctionSource("decode(buf, p, end)")
         self.source.names.update(
             new=object.__new__,
@@ -113,9 +121,9 @@ class _DecoderMaker:
         for item in schema.present(version):
             nullable = version in item.nullable
             self._emit_value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
-        self._emit_run()
         if self.layout.flexible:
             self._emit_tagged_fields(schema.tagged(version), obj)
+        self._emit_run()
 
     def _emit_default(self, item: Field, obj: str) -> None:
         self.source.line(f"{obj}.{item.name} = {self.source.default(item)}")
@@ -141,11 +149,7 @@ class _DecoderMaker:
         size = self._emit_size("h" if kind.name == "string" else "i", compact)
         stop = self.source.name("q")
         limit = f" or {size} > {MAX_STRING_BYTES}" if compact and kind.name == "string" else ""
-        expression = {
-            "string": f'str(buf[p:{stop}], "utf-8")',
-            "bytes": f"bytes(buf[p:{stop}])",
-            "records": f"buf[p:{stop}]",
-        }[kind.name]
+        expression = self._slices[kind.name].format(f"buf[p:{stop}]")
         with self._emit_null_or_value(size, target, nullable):
             self.source.line(f"{stop} = p + {size}")
             with self.source.block(f"if {size} < 0 or {stop} > end{limit}:"):
@@ -167,15 +171,25 @@ class _DecoderMaker:
         """Read a length or count into a new variable; -1 is null."""
         size = self.source.name("n")
         if compact:
-            self._emit_run()
-            self.source.line(f"{size} = buf[p] - 1")
-            self.source.line("p += 1")
+            byte = self._emit_byte()
+            self.source.line(f"{size} = {byte} - 1")
             with self.source.block(f"if {size} > 126:"):
                 self.source.line(f"{size}, p = long_size(buf, p)")
         else:
             self._run.append((code, size))
             self._emit_run()
         return size
+
+    def _emit_byte(self) -> str:
+        """Read a byte, together with the numbers before it; return its expression."""
+        byte = self.source.name("b")
+        if self._run:
+            self._run.append(("B", byte))
+            self._emit_run()
+        else:
+            self.source.line(f"{byte} = buf[p]")
+            self.source.line("p += 1")
+        return byte
 
     def _emit_array(self, element: TypeKind, target: str, nullable: bool, compact: bool) -> None:
         count = self._emit_size("i", compact)
@@ -221,14 +235,15 @@ class _DecoderMaker:
             return
         items, add, item = (self.source.name(prefix) for prefix in ("a", "add", "m"))
         self.source.line(f"{target} = {items} = []")
-        self.source.line(f"{add} = {items}.append")
-        with self.source.block(f"for _ in range({count}):"):
-            if element.struct is not None:
-                self.emit_struct(element.struct, item)
-            else:
-                self._emit_value(element, item, nullable=False, compact=True)
-                self._emit_run()
-            self.source.line(f"{add}({item})")
+        with self.source.block(f"if {count}:"):  # A loop costs more than an empty list.
+            self.source.line(f"{add} = {items}.append")
+            with self.source.block(f"for _ in range({count}):"):
+                if element.struct is not None:
+                    self.emit_struct(element.struct, item)
+                else:
+                    self._emit_value(element, item, nullable=False, compact=True)
+                    self._emit_run()
+                self.source.line(f"{add}({item})")
 
     def _emit_nested(
         self, cls: type[Struct], target: str, nullable: bool, tagged: bool = False
@@ -250,13 +265,13 @@ class _DecoderMaker:
     def _emit_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
         for item in fields:
             self._emit_default(item, obj)
-        with self.source.block("if buf[p]:"):
+        first = self._emit_byte()  # of the count, which mostly is 0
+        with self.source.block(f"if {first}:"):
+            self.source.line("p -= 1")
             if fields:
                 self._emit_known_tagged_fields(fields, obj)
             else:
                 self.source.line(f"{obj}.unknown_tagged_fields, p = unknown_fields(buf, p, end)")
-        with self.source.block("else:"):
-            self.source.line("p += 1")
 
     def _emit_known_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
         count, seen, tag, stop = (self.source.name(x) for x in ("n", "seen", "tag", "q"))

@@ -307,6 +307,9 @@ class Message(Struct):
     flexible_from: ClassVar[int | None]
     """First flexible version (compact lengths and tagged fields, KIP-482), or None."""
 
+    decoded_in_place: ClassVar[bool] = False
+    """True if the bytes are not copied before decoding, because records stay views of them."""
+
     @classmethod
     def is_flexible(cls, version: int) -> bool:
         """Return True if `version` is flexible (compact lengths and tagged fields)."""

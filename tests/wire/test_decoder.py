@@ -5,7 +5,8 @@ from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import codec
 from aiokafkawire.wire.decoder import DECODE_ERRORS, PREMADE_UNPACKERS, make_decoder
 from aiokafkawire.wire.messages.fetch import FetchPartitionData, FetchResponse
-from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire.messages.headers import RequestHeaderData, ResponseHeaderData
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.primitives import int32
 from aiokafkawire.wire.schema import Message, data
@@ -19,7 +20,7 @@ class ReplicaNodes(Message):
 
 def test_decoder_returns_its_end_and_starts_anywhere() -> None:
     decode = make_decoder(HeartbeatResponse, 0)
-    raw = memoryview(b"??\x00\x1b??")
+    raw = b"??\x00\x1b??"
     assert decode(raw, 2, len(raw)) == (HeartbeatResponse(error_code=27), 4)
 
 
@@ -52,13 +53,33 @@ def test_every_prefix_of_a_message_is_rejected() -> None:
         (vector for _, vector in vectors.by_message()["MetadataResponse"] if vector["version"] > 9),
         key=lambda vector: len(vector["hex"]) if len(vector["hex"]) < 2_000 else 0,
     )
-    raw = memoryview(bytes.fromhex(longest["hex"]))
+    raw = bytes.fromhex(longest["hex"])
     decode = make_decoder(MetadataResponse, longest["version"])
     for size in range(len(raw)):
         with pytest.raises(DECODE_ERRORS):
             decode(raw[:size], 0, size)
         with pytest.raises(MalformedMessage):
             wire.decode(MetadataResponse, longest["version"], raw[:size])
+
+
+def test_only_records_and_headers_are_decoded_in_place() -> None:
+    in_place = {
+        cls.__name__
+        for api in wire.APIS.values()
+        for cls in (api.request, api.response)
+        if cls.decoded_in_place
+    }
+    assert in_place == {
+        "ProduceRequest",
+        "FetchResponse",
+        "ShareFetchResponse",
+        "FetchSnapshotResponse",
+    }
+    assert RequestHeaderData.decoded_in_place
+    assert ResponseHeaderData.decoded_in_place
+    raw = bytearray(wire.encode(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 0))
+    for buffer in (raw, memoryview(raw), bytes(raw)):
+        assert wire.decode(HeartbeatRequest, 0, buffer).member_id == "m"
 
 
 def test_arrays_of_numbers_of_any_length() -> None:

@@ -1,5 +1,6 @@
 """Fetch: read record batches of partitions. Key 1."""
 
+from typing import ClassVar
 from uuid import UUID
 
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
@@ -126,6 +127,8 @@ class FetchableTopicResponse(Struct):
 
 @response(key=1, versions="0-18", flexible="12+")
 class FetchResponse(Response):
+    decoded_in_place: ClassVar[bool] = True
+
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
     error_code: int16 = field(versions="7+", default=0, ignorable=True)
     session_id: int32 = field(versions="7+", default=0)

@@ -1,5 +1,6 @@
 """FetchSnapshot: read a snapshot of the metadata log (KIP-630). Key 59."""
 
+from typing import ClassVar
 from uuid import UUID
 
 from aiokafkawire.wire.primitives import ZERO_UUID, RecordBytes, int16, int32, int64, uint16
@@ -81,6 +82,8 @@ class FetchSnapshotNodeEndpoint(Struct):
 
 @response(key=59, versions="0-1", flexible="0+")
 class FetchSnapshotResponse(Response):
+    decoded_in_place: ClassVar[bool] = True
+
     throttle_time_ms: int32
     error_code: int16
     topics: list[TopicSnapshotResult]

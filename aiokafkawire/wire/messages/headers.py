@@ -1,5 +1,7 @@
 """Request and response headers."""
 
+from typing import ClassVar
+
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Message, data, field
 
@@ -10,6 +12,8 @@ __all__ = ("RequestHeaderData", "ResponseHeaderData")
 class RequestHeaderData(Message):
     """Version 0 is only for ControlledShutdown v0; version 2 is for flexible requests."""
 
+    decoded_in_place: ClassVar[bool] = True  # Many bytes may follow.
+
     request_api_key: int16
     request_api_version: int16
     correlation_id: int32
@@ -19,4 +23,6 @@ class RequestHeaderData(Message):
 
 @data(name="ResponseHeader", versions="0-1", flexible="1+")
 class ResponseHeaderData(Message):
+    decoded_in_place: ClassVar[bool] = True  # Many bytes may follow.
+
     correlation_id: int32

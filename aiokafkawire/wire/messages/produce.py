@@ -1,5 +1,6 @@
 """Produce: append record batches to partitions. Key 0."""
 
+from typing import ClassVar
 from uuid import UUID
 
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
@@ -38,6 +39,8 @@ class ProduceRequest(Request["ProduceResponse"]):
 
     With `acks` 0 there is no response.
     """
+
+    decoded_in_place: ClassVar[bool] = True
 
     transactional_id: str | None = field(versions="3+", default=None)
     acks: int16

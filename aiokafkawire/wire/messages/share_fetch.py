@@ -1,5 +1,6 @@
 """ShareFetch: acquire records for a member of a share group (KIP-932). Key 78."""
 
+from typing import ClassVar
 from uuid import UUID
 
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
@@ -92,6 +93,8 @@ class ShareFetchableTopicResponse(Struct):
 
 @response(key=78, versions="0-2", flexible="0+")
 class ShareFetchResponse(Response):
+    decoded_in_place: ClassVar[bool] = True
+
     throttle_time_ms: int32
     error_code: int16
     error_message: str | None = None
