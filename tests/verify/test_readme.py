@@ -25,7 +25,13 @@ from verify.invariants.events import (
 )
 
 VERIFY = Path(__file__).parents[2] / "verify"
-ADAPTER = {"recorder.py", "recorded_producer.py", "recorded_consumer.py", "broker_observer.py"}
+ADAPTER = {
+    "recorder.py",
+    "recorded_producer.py",
+    "recorded_consumer.py",
+    "broker_observer.py",
+    "group_observer.py",
+}
 NAMES = {"aiokafkawire.types.TopicPartition", "aiokafkawire.wire.ErrorCode"}
 README = (VERIFY / "README.md").read_text(encoding="utf-8")
 JUDGE, ADAPTER_EXAMPLE = (

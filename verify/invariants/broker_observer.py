@@ -14,6 +14,7 @@ from aiokafkawire.records import iter_batches
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.consumer_protocol import decode_assignment
+from verify.invariants.group_observer import GroupObserver, members_of
 from verify.invariants.observed import (
     Assignment,
     CommitRequest,
@@ -175,6 +176,7 @@ class BrokerObserver:
         self._refusals: list[RejectedRequest] = []
         self._joined: dict[str, SeenRequest] = {}
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
+        self._groups = GroupObserver(broker)
         self._moments: Counter[tuple[int, float]] = Counter()
         self._lines = _LogCapture()
         for name in self.LOGGERS:
@@ -225,7 +227,7 @@ class BrokerObserver:
             members=tuple(
                 (group.group_id, member.client_id)
                 for group in broker._running.group_coordinator
-                for member in group.members.values()
+                for member in members_of(group).values()
                 if member.instance_id is None
             ),
             joined=tuple(
@@ -233,6 +235,8 @@ class BrokerObserver:
                 for client_id, seen in self._joined.items()
                 if seen.answered_at is not None
             ),
+            removed=tuple(self._groups.removed),
+            shared=tuple(self._groups.shared),
             positions_lost=tuple(self._positions_lost),
             rejected_requests=tuple(self._refusals),
             unreadable=(*self._unreadable, *broker.requests.unreadable),
@@ -261,6 +265,7 @@ class BrokerObserver:
         handler = _HANDLERS.get(seen.api_key)
         if handler is not None:
             handler(self, seen, since)
+        self._groups.saw(seen)
 
     def _refused(self, seen: SeenRequest, code: int) -> None:
         if code in MISTAKES and not seen.client_id.startswith("broker-"):
@@ -360,6 +365,25 @@ class BrokerObserver:
         )
         self._assignments.append((seen, answer))
 
+    def _heartbeat(self, seen: SeenRequest, since: float) -> None:
+        """Observe a heartbeat of the consumer protocol."""
+        message: Any = seen.message
+        response: Any = seen.response
+        if response is None or response.error_code or not seen.carried_out:
+            return
+        self._join(seen, since)
+        if response.assignment is None:
+            return
+        partitions = tuple(
+            TopicPartition(self._name(topic.topic_id, ""), number)
+            for topic in response.assignment.topic_partitions
+            for number in topic.partitions
+        )
+        now, epoch = self._broker._running.clock.now(), response.member_epoch
+        group, member = message.group_id, message.member_id
+        answer = Assignment(now, seen.client_id, group, member, epoch, partitions, True)
+        self._assignments.append((seen, answer))
+
     def _was_received(self, seen: SeenRequest) -> bool:
         _, last = self._connections[seen.node_id, seen.connection]
         return seen.answered_at is not None and last > seen.correlation_id
@@ -387,6 +411,7 @@ _HANDLERS: dict[ApiKey, Callable[[BrokerObserver, SeenRequest, float], None]] = 
     ApiKey.TXN_OFFSET_COMMIT: BrokerObserver._commit,
     ApiKey.JOIN_GROUP: BrokerObserver._join,
     ApiKey.SYNC_GROUP: BrokerObserver._sync,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: BrokerObserver._heartbeat,
     ApiKey.FETCH: BrokerObserver._fetch,
 }
 

@@ -73,7 +73,8 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Response of a coordinator to SyncGroup. `received`: a later request on the connection proves
+    """Response of a coordinator to SyncGroup, or to a heartbeat of the consumer protocol, whose
+    member epoch is the generation. `received`: a later request on the connection proves
     that the response arrived."""
 
     at: float
@@ -94,6 +95,26 @@ class GenerationAssigned:
     group: str
     generation: int
     members: tuple[tuple[str, Partitions], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRemoved:
+    """A coordinator has removed a member, the member joined again, or its classic group became a
+    consumer group during a rebalance: the coordinator does not know what the member owns."""
+
+    at: float
+    client: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPartition:
+    """A coordinator gave a partition to two members at once."""
+
+    at: float
+    group: str
+    partition: int
+    clients: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +154,12 @@ class Observed:
     """All observations.
 
     `committed` are the final offsets by group, topic and partition. `members` are the remaining
-    dynamic members: the group, and the client id. `joined` is the time of a client's first
-    JoinGroup response, which has its member id. `left_behind` are tasks, sockets and timers after
-    closing everything; `unreadable` requests that brokers could not read; `rejected_requests`
-    requests rejected as faulty; `crashes` unhandled task failures; `log_lines` and `reprs` texts
-    for people.
+    dynamic members: the group, and the client id. `removed` are members that left or were removed,
+    `shared` partitions that several members of a consumer group had. `joined` is the time of a
+    client's first response to JoinGroup or ConsumerGroupHeartbeat: it is a member. `left_behind`
+    are tasks, sockets and timers after closing everything; `unreadable` requests that brokers could
+    not read; `rejected_requests` requests rejected as faulty; `crashes` unhandled task failures;
+    `log_lines` and `reprs` texts for people.
     """
 
     logs: tuple[Log, ...] = ()
@@ -147,6 +169,8 @@ class Observed:
     generations: tuple[GenerationAssigned, ...] | None = None
     members: tuple[tuple[str, str], ...] | None = None
     joined: tuple[tuple[str, float], ...] = ()
+    removed: tuple[MemberRemoved, ...] | None = None
+    shared: tuple[SharedPartition, ...] | None = None
     positions_lost: tuple[PositionLost, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m verify.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--rebalances", type=int, help="as many seeds as cause this number")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--scenario", choices=NAMES, action="append", help="only this, or these")
     parser.add_argument("--backend", choices=BACKENDS, help="on this alone")
@@ -73,17 +75,21 @@ def run_many(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int
     """Run many seeds and report those that fail."""
     began = time.monotonic()
     backend: Backend | None = options.backend
-    jobs = make_jobs(range(options.first, options.first + options.seeds), scenarios, backend)
+    last = None if options.rebalances else options.first + options.seeds
+    seeds = itertools.islice(itertools.count(), options.first, last)
+    jobs = make_jobs(seeds, scenarios, backend)
     tallies: dict[str, Tally] = {}
     failed = 0
     for job, result, cpu_s in run_jobs(jobs, options.jobs):
         tallies.setdefault(job.scenario, Tally()).add(result, cpu_s)
-        if not result.failures:
-            continue
-        failed += 1
-        short = not options.no_shrink and failed <= MAX_SHRUNK
-        print(explain_failure(job, short), flush=True)
-        if options.stop_at_first:
+        if result.failures:
+            failed += 1
+            short = not options.no_shrink and failed <= MAX_SHRUNK
+            print(explain_failure(job, short), flush=True)
+            if options.stop_at_first:
+                break
+        rebalances = sum(tally.rebalances for tally in tallies.values())
+        if options.rebalances and rebalances >= options.rebalances:
             break
     print(table(tallies))
     print(f"{failed} failed, in {time.monotonic() - began:.0f} s")

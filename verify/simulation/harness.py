@@ -72,6 +72,8 @@ class Harness:
         self.observed: Observed | None = None
         self.violations: list[Violation] = []
         self.losing = False
+        self.rebalances = 0
+        """Number of rebalances, where a scenario counts them."""
         self._watch: BrokerObserver | None = None
         self._consumed = UnreadRecords(self.broker, self.recorder)
         self._actions: dict[str, Callable[..., Awaitable[None]]] = {}

@@ -22,6 +22,7 @@ class Tally:
     events: int = 0
     hours: float = 0.0
     cpu_s: float = 0.0
+    rebalances: int = 0
 
     def add(self, result: RunResult, cpu_s: float) -> None:
         self.seeds += 1
@@ -29,6 +30,7 @@ class Tally:
         self.events += result.events
         self.hours += result.seconds / SECONDS_PER_HOUR
         self.cpu_s += cpu_s
+        self.rebalances += result.rebalances
 
 
 def table(tallies: dict[str, Tally]) -> str:
@@ -40,7 +42,8 @@ def table(tallies: dict[str, Tally]) -> str:
         total.events += tally.events
         total.hours += tally.hours
         total.cpu_s += tally.cpu_s
-    heads = ("scenario", "seeds", "events", "hours", "s CPU", "failed")
+        total.rebalances += tally.rebalances
+    heads = ("scenario", "seeds", "events", "rebalances", "hours", "s CPU", "failed")
     rows = [heads, *(_row(name, tallies[name]) for name in sorted(tallies)), _row("all", total)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return "\n".join(
@@ -59,6 +62,7 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
         name,
         str(tally.seeds),
         str(tally.events),
+        str(tally.rebalances or "-"),
         f"{tally.hours:.1f}",
         f"{tally.cpu_s:.0f}",
         str(tally.failed),

@@ -14,7 +14,7 @@ from types import FrameType
 from aiokafkawire.testing.simulation.world import Backend
 from verify.simulation.plan import Plan
 from verify.simulation.scenario import Scenario
-from verify.simulation.scenarios import load
+from verify.simulation.scenarios import LATER, load
 from verify.simulation.shrink import Shrunk, shrink
 from verify.simulation.single_run import BACKENDS, MAX_SHOWN_LINES, Failure, RunResult, draw, play
 
@@ -46,12 +46,18 @@ def make_jobs(
     backend: Backend | None = None,
 ) -> Iterator[Job]:
     """Yield a job per seed, which draws the scenario by its share, and the backend unless given."""
-    names = list(scenarios)
+    names = [name for name in scenarios if name not in LATER] or list(scenarios)
+    later = [name for name in scenarios if name not in names]
     shares = [scenarios[name].share for name in names]
     for seed in seeds:
         rng = random.Random(f"{seed}/run")
         name = rng.choices(names, shares)[0]
         chosen = rng.choice(BACKENDS)
+        total = sum(shares)
+        for added in later:
+            total += scenarios[added].share
+            if random.Random(f"{seed}/{added}").random() < scenarios[added].share / total:
+                name = added
         yield Job(seed, name, backend or chosen)
 
 

@@ -39,7 +39,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Result of one run. `seconds` are simulated; `trace` is its end, `history` JSON lines."""
+    """Result of one run. `seconds` are simulated; `trace` is its end, `history` JSON lines.
+
+    `rebalances` is 0 unless the scenario counts them.
+    """
 
     scenario: str
     seed: int
@@ -50,6 +53,7 @@ class RunResult:
     failures: tuple[Failure, ...]
     trace: tuple[str, ...] = ()
     history: tuple[str, ...] = ()
+    rebalances: int = 0
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -122,6 +126,7 @@ def play(
         tuple(failures[:MAX_FAILURES]),
         tuple(lines),
         tuple(map(to_line, harness.recorder.history)) if with_history else (),
+        harness.rebalances,
     )
 
 

@@ -138,3 +138,26 @@ async def test_unreported_failures_are_seen(caplog: pytest.LogCaptureFixture) ->
     assert seen.crashes == ("aiokafkawire.x: a task failed: KeyError('k')",)
     assert seen.log_lines is not None
     assert seen.log_lines[-1] == "aiokafkawire.x: that happens"
+
+
+async def test_members_of_the_consumer_protocol_are_observed() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        observer = BrokerObserver(broker)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g"}
+        async with Consumer("t", **options, client_id="c", group_protocol="consumer") as consumer:
+            await broker.wait_for_request(ApiKey.OFFSET_FETCH)
+            await consumer.commit({T0: 0})
+            assert observer.observed().members == (("g", "c"),)
+        observer.end()
+        seen = observer.observed()
+    assert seen.assignments is not None
+    assert seen.commits is not None
+    assert seen.removed is not None
+    assignment = seen.assignments[0]
+    assert (assignment.client, assignment.partitions) == ("c", (T0,))
+    assert seen.commits[0].generation == assignment.generation
+    # It joined with epoch 0, and left.
+    assert [(each.client, each.group) for each in seen.removed] == [("c", "g")] * 2
+    assert (seen.shared, seen.members) == ((), ())
+    assert [client for client, _ in seen.joined] == ["c"]

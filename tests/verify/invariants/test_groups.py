@@ -108,7 +108,8 @@ def test_a_cooperative_member_keeps_what_a_lost_answer_took_away() -> None:
     given = (answered(1, T0, T1), lost, answered(3, T0))
     assert found(builder, 7, commit(3, T1), assignments=given) == []
     for generation in (2, 3):
-        gone = GenerationAssigned(1.0, "g", generation, (("m-c", (T0,)), ("m-d", (T1,))))
+        members = (("m-c", (T0,)), ("m-d", (T1,)))
+        gone = GenerationAssigned(generation - 0.6, "g", generation, members)
         findings = found(builder, 7, commit(3, T1), assignments=given, generations=(gone,))
         assert findings == [STRANGE]
 

@@ -13,7 +13,7 @@ from verify.simulation.harness import Harness
 from verify.simulation.plan import Plan, Step
 from verify.simulation.report import Tally, format_failed_run, replay_command, table
 from verify.simulation.runner import Job, find_shortest, make_jobs, run_job, run_jobs
-from verify.simulation.scenarios import NAMES, load, plain
+from verify.simulation.scenarios import LATER, NAMES, load, plain
 
 
 def test_every_scenario_and_backend_gets_its_share() -> None:
@@ -26,6 +26,17 @@ def test_every_scenario_and_backend_gets_its_share() -> None:
         assert counts[name] == pytest.approx(2_000 * scenario.share / total, abs=90)
     assert Counter(job.backend for job in jobs)["trio"] == pytest.approx(1_000, abs=100)
     assert jobs == list(make_jobs(range(2_000), scenarios))
+
+
+def test_seeds_that_draw_no_later_scenario_stay_as_they_were() -> None:
+    before = make_jobs(range(500), load(tuple(name for name in NAMES if name not in LATER)))
+    changed = {
+        after.scenario
+        for job, after in zip(before, make_jobs(range(500), load()), strict=True)
+        if after != job
+    }
+    assert changed == set(LATER)
+    assert {job.scenario for job in make_jobs(range(9), load(LATER))} == set(LATER)
 
 
 def test_one_backend_alone() -> None:
@@ -90,14 +101,14 @@ def test_a_run_that_takes_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_table_has_a_line_for_each_scenario_and_one_for_all() -> None:
     tallies = {
-        "plain": Tally(seeds=3, failed=1, events=40, hours=0.5, cpu_s=1.4),
+        "plain": Tally(seeds=3, failed=1, events=40, hours=0.5, cpu_s=1.4, rebalances=31),
         "leaving": Tally(seeds=2, failed=0, events=2, hours=1.0, cpu_s=0.2),
     }
     assert table(tallies).splitlines() == [
-        "scenario  seeds  events  hours  s CPU  failed",
-        "leaving       2       2    1.0      0       0",
-        "plain         3      40    0.5      1       1",
-        "all           5      42    1.5      2       1",
+        "scenario  seeds  events  rebalances  hours  s CPU  failed",
+        "leaving       2       2           -    1.0      0       0",
+        "plain         3      40          31    0.5      1       1",
+        "all           5      42          31    1.5      2       1",
     ]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from aiokafkawire.types import TopicPartition
 from verify.invariants.check_result import Violation
 from verify.invariants.checks.finding import Finding, NotChecked, group_findings
+from verify.invariants.checks.ownership import owned_twice
 from verify.invariants.events import (
     Assigned,
     Called,
@@ -97,11 +98,12 @@ class _Owning:
         for answer in run.observed.assignments or ():
             self._by_member[answer.group, answer.member].append(answer)
             self.by_client[answer.client].append(answer)
-        self._given: dict[tuple[str, int], dict[TopicPartition, str]] = {}
+        self._given: dict[tuple[str, int], tuple[float, dict[TopicPartition, str]]] = {}
         for generation in run.observed.generations or ():
-            self._given[generation.group, generation.generation] = {
-                tp: member for member, partitions in generation.members for tp in partitions
-            }
+            self._given[generation.group, generation.generation] = (
+                generation.at,
+                {tp: member for member, partitions in generation.members for tp in partitions},
+            )
         self._applied_at: dict[str, list[float]] = defaultdict(list)
         self._chosen: dict[str, list[tuple[float, bool]]] = defaultdict(list)
         for event in run.history:
@@ -140,8 +142,10 @@ class _Owning:
         generation, member = answers[-1].generation, answers[-1].member
         for answer in reversed(answers[:-1]):
             while generation > answer.generation:
-                given = self._given.get((request.group, generation), {})
-                others |= {tp for tp, owner in given.items() if owner != member}
+                at, given = self._given.get((request.group, generation), (0.0, {}))
+                # A group that changes its protocol may use numbers again.
+                if answer.at <= at <= request.at:
+                    others |= {tp for tp, owner in given.items() if owner != member}
                 generation -= 1
             kept |= set(answer.partitions) - others
             if answer.received and (
@@ -153,14 +157,22 @@ class _Owning:
 
 def _cooperative(client: Client | None) -> bool:
     """Return whether a client keeps its partitions through a rebalance. An unrecorded one may."""
-    if client is None:
+    if client is None or _by_coordinator(client):
         return True
     names = client.options.get("partition_assignment_strategy") or ()
     return bool(names) and all("cooperative" in str(name).lower() for name in names)
 
 
+def _by_coordinator(client: Client) -> bool:
+    """Return whether a member may use the consumer protocol (KIP-848)."""
+    return client.options.get("group_protocol", "classic") != "classic"
+
+
 def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
-    """Check that members report the partitions of one of their last two assignments."""
+    """Check that members report the partitions of one of their last two assignments.
+
+    Members of the consumer protocol own no others.
+    """
     for client in run.clients.values():
         client_id = str(client.options.get("client_id"))
         if client.kind != "consumer" or run.by_client_id.get(client_id) is None:
@@ -174,7 +186,12 @@ def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
                 continue
             place = bisect_right(times, event.at)
             last = answers[max(0, place - 2) : place]
-            if not any(owned == set(answer.partitions) for answer in last):
+            if _by_coordinator(client):
+                # Topics whose names are unknown, and those no longer subscribed, are left out.
+                correct = owned <= {tp for answer in last for tp in answer.partitions}
+            else:
+                correct = any(owned == set(answer.partitions) for answer in last)
+            if not correct:
                 given = _names(last[-1].partitions) if last else "nothing"
                 text = f"{client.name} owns {_names(sorted(owned))}, assigned: {given}"
                 yield text, event
@@ -257,9 +274,13 @@ class Owners:
 
 def every_partition_is_owned(run: Run) -> Iterator[Violation]:
     """(8) Each partition of a stable group has one owner, no leader assigns a partition twice, and
-    a member loses partitions only if its application does not poll in time, or during a fault."""
+    a member loses partitions only if its application does not poll in time, or during a fault.
+
+    No member gets a partition before its earlier owner has revoked it, or was removed.
+    """
     settled = any(True for _ in run.of(GroupsStable))
-    if not settled and not run.observed.generations and not any(True for _ in run.of(Lost)):
+    observed = run.observed.generations or run.observed.removed is not None
+    if not settled and not observed and not any(True for _ in run.of(Lost)):
         raise NotChecked("no group became stable")
     owners = Owners()
     found: list[Finding] = []
@@ -278,7 +299,15 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
             for tp, count in given.items()
             if count > 1
         ]
+    twice += [
+        (f"partition {each.partition} of {each.group} to {' and '.join(each.clients)}", each)
+        for each in run.observed.shared or ()
+    ]
     yield from group_findings(8, "partitions were assigned to several members", twice)
+    if run.observed.removed is not None:
+        yield from group_findings(
+            8, "partitions were owned by several members", list(owned_twice(run))
+        )
     yield from group_findings(8, "partitions were lost without a reason", list(_lost(run)))
 
 

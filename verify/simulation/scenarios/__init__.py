@@ -6,7 +6,7 @@ from importlib import import_module
 
 from verify.simulation.scenario import Scenario
 
-__all__ = ("NAMES", "load")
+__all__ = ("LATER", "NAMES", "load")
 
 NAMES = (
     "plain",
@@ -25,8 +25,12 @@ NAMES = (
     "corners",
     "secure",
     "sessions",
+    "mixed_group",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
+
+LATER = ("mixed_group",)
+"""Scenarios that a seed draws after the others: a seed that does not draw one is as before."""
 
 
 def load(names: tuple[str, ...] = NAMES) -> dict[str, Scenario]:
