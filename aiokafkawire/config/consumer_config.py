@@ -146,6 +146,9 @@ class ConsumerConfig(ClientConfig):
             raise InvalidOption("partition_assignment_strategy must name at least one assignor")
 
     def _check_group_protocol(self) -> None:
+        for name in ("group_protocol", "group_remote_assignor"):
+            if self.group_id is None and getattr(self, name) not in ("classic", None):
+                raise InvalidOption(f"{name} needs a group_id")
         if self.group_protocol != "classic" and self.offsets_storage == "zookeeper":
             raise InvalidOption(f"group_protocol={self.group_protocol!r} stores offsets in Kafka")
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:

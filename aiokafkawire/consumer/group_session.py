@@ -29,9 +29,6 @@ __all__ = ("GroupSession",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
-GROUP_FEATURE = "group.version"
-"""Finalized feature of clusters with the consumer protocol (KIP-848)."""
-
 
 class GroupSession:
     """A group member, its rebalance handler and its offset manager.
@@ -55,7 +52,6 @@ class GroupSession:
         delivery: RecordDelivery,
         notifier: Notifier,
     ) -> None:
-        self._group_protocol = config.group_protocol
         self._supervisor = supervisor
         self._clock = runtime.clock
         self._timeout_s = config.default_api_timeout_ms / 1000
@@ -84,11 +80,7 @@ class GroupSession:
         self._make_classic = partial(
             ClassicMember, *context, assignors=assignors, owner=self.rebalance
         )
-        self.member: GroupMember = (
-            self._make_classic()
-            if config.group_protocol == "classic"
-            else ConsumerProtocolMember(*context, owner=self.rebalance)
-        )
+        self.member = self._make_member(context, config)
         self.auto_commit = (
             AutoCommit(
                 cluster,
@@ -104,24 +96,41 @@ class GroupSession:
         self.manual = False
         self.manual_commits = 0
 
-    def choose_protocol(self, cluster: Cluster) -> None:
-        """Fall back to the classic protocol if the cluster lacks the one of KIP-848.
-
-        Call it once, after the cluster is connected and before the member runs.
-        """
-        level = cluster.finalized_feature_level(GROUP_FEATURE)
-        if self._group_protocol != "auto" or level:
-            return
-        logger.info(
-            "Group %s: the cluster does not have the consumer protocol (feature %s); using the"
-            " classic protocol",
-            self.member.group_id,
-            GROUP_FEATURE,
-            extra=log_fields(self._supervisor.fields, group=self.member.group_id),
+    def _make_member(
+        self, context: tuple[Cluster, Runtime, Supervisor, ConsumerConfig], config: ConsumerConfig
+    ) -> GroupMember:
+        if config.group_protocol == "classic":
+            return self._make_classic()
+        may_fall_back = config.group_protocol == "auto"
+        return ConsumerProtocolMember(
+            *context,
+            owner=self.rebalance,
+            use_classic=self._use_classic if may_fall_back else None,
         )
-        topics, self.member = self.member.topics, self._make_classic()
-        if topics:
-            self.member.subscribe(topics)
+
+    def start(self) -> None:
+        """Start the tasks of the member and of the offsets."""
+        self._supervisor.spawn(self.member.run, name="membership")
+        self._supervisor.spawn(self.offsets.run, name="commits")
+        if self.auto_commit is not None:
+            self._supervisor.spawn(self.auto_commit.run, name="auto-commit")
+
+    def _use_classic(self, error: KafkaError) -> None:
+        """Replace the member, which has not joined, by one of the classic protocol."""
+        before = self.member
+        logger.info(
+            "Group %s: cannot use the consumer protocol: %s; using the classic protocol",
+            before.group_id,
+            error.reason,
+            extra=log_fields(self._supervisor.fields, error=error, group=before.group_id),
+        )
+        self.member = self._make_classic()
+        self.member.take_over(before)
+        self._supervisor.spawn(self.member.run, name="membership")
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return which protocol the member uses."""
+        return {f'group_protocol{{protocol="{self.member.protocol}"}}': 1}
 
     def commit_identity(self) -> CommitIdentity | None:
         """Return the generation and member id to commit with; None if no commit is possible."""

@@ -101,11 +101,7 @@ class ConsumerSession(Session):
         self._supervisor.spawn(self.fetcher.run, name="fetcher")
         self._supervisor.spawn(self.position_resolver.run, name="position-resolver")
         if self.group is not None:
-            self.group.choose_protocol(self.cluster)
-            self._supervisor.spawn(self.group.member.run, name="membership")
-            self._supervisor.spawn(self.group.offsets.run, name="commits")
-            if self.group.auto_commit is not None:
-                self._supervisor.spawn(self.group.auto_commit.run, name="auto-commit")
+            self.group.start()
 
     @property
     def has_pending_commits(self) -> bool:
@@ -222,7 +218,8 @@ class ConsumerSession(Session):
 
     def metrics(self) -> dict[str, int | float]:
         """Return the metrics of the consumer and its cluster client."""
-        return self.delivery.metrics() | self.cluster.metrics()
+        group = {} if self.group is None else self.group.metrics()
+        return self.delivery.metrics() | group | self.cluster.metrics()
 
     # --- positions ---
 

@@ -66,6 +66,7 @@ def group_settings(config: ConsumerConfig, assignors: Collection[Assignor]) -> G
 class ClassicMember(GroupMember):
     """A member in the classic protocol, in which the members balance the group (KIP-62)."""
 
+    protocol = "classic"
     _machine: MembershipMachine
 
     def __init__(

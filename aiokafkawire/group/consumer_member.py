@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import CoordinatorType
 from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import count_partitions, list_partitions
 from aiokafkawire.runtime import Runtime, Supervisor
 
@@ -18,6 +19,7 @@ from .consumer_protocol.effects import (
     RefreshTopics,
     SendConsumerHeartbeat,
     SendLeaveEpoch,
+    UseClassicProtocol,
 )
 from .consumer_protocol.events import TopicsResolved
 from .consumer_protocol.machine import ConsumerProtocolMachine
@@ -37,8 +39,13 @@ __all__ = ("ConsumerProtocolMember",)
 
 
 class ConsumerProtocolMember(GroupMember):
-    """A member in the consumer protocol, in which the coordinator assigns partitions (KIP-848)."""
+    """A member in the consumer protocol, in which the coordinator assigns partitions (KIP-848).
 
+    `use_classic` is called, at most once, if this member cannot join because the cluster lacks the
+    protocol or the group is of another type. The member is closed then.
+    """
+
+    protocol = "consumer"
     _machine: ConsumerProtocolMachine
 
     def __init__(
@@ -49,6 +56,7 @@ class ConsumerProtocolMember(GroupMember):
         config: ConsumerConfig,
         *,
         owner: PartitionOwner,
+        use_classic: Callable[[KafkaError], None] | None = None,
     ) -> None:
         super().__init__(cluster, runtime, supervisor, config, owner)
         member_id = urlsafe_b64encode(runtime.rng.randbytes(16)).rstrip(b"=").decode()
@@ -59,7 +67,9 @@ class ConsumerProtocolMember(GroupMember):
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             request_timeout_ms=config.request_timeout_ms,
+            may_fall_back=use_classic is not None,
         )
+        self._use_classic = use_classic
         self._machine = ConsumerProtocolMachine(settings, runtime.rng, self._clock.now())
         self._requests = ConsumerGroupRequests(
             cluster,
@@ -67,6 +77,7 @@ class ConsumerProtocolMember(GroupMember):
             config,
             member_id,
             topic_names=self._topic_names,
+            must_check_feature=lambda: self._machine.context.may_fall_back,
             on_result=owner.on_coordinator_result,
             log=self._log,
         )
@@ -91,6 +102,9 @@ class ConsumerProtocolMember(GroupMember):
                 self._start("heartbeat", self._requests.heartbeat(effect))
             case SendLeaveEpoch():
                 self._start("leave", self._requests.leave(effect))
+            case UseClassicProtocol(error):
+                assert self._use_classic is not None
+                self._use_classic(error)
             case RefreshTopics():
                 self._cluster.request_update()
             case ChangeEpoch(epoch, owned):

@@ -19,7 +19,12 @@ from aiokafkawire.wire.messages.consumer_group_heartbeat import (
 )
 
 from .consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
-from .consumer_protocol.events import HeartbeatResponded, InstanceIdUnreleased, MemberFenced
+from .consumer_protocol.events import (
+    HeartbeatResponded,
+    InstanceIdUnreleased,
+    MemberFenced,
+    ProtocolUnavailable,
+)
 from .consumer_protocol.states import JOIN_EPOCH, OwnedPartition, TargetAssignment
 from .member_requests import MemberRequests, RequestTask
 from .membership import events
@@ -28,6 +33,9 @@ from .responses import failure_event, group_error
 __all__ = ("API", "ConsumerGroupRequests", "heartbeat_event")
 
 API = "ConsumerGroupHeartbeat"
+
+GROUP_FEATURE = "group.version"
+"""Finalized feature of clusters with the consumer protocol (KIP-848)."""
 
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
@@ -52,7 +60,8 @@ _RETRIABLE = {
 _ADVICE = {
     ErrorCode.UNRELEASED_INSTANCE_ID: "close the other consumer with this group_instance_id",
     ErrorCode.UNSUPPORTED_ASSIGNOR: "check group_remote_assignor",
-    ErrorCode.GROUP_ID_NOT_FOUND: "a group of another type has this group_id; use another one",
+    ErrorCode.GROUP_ID_NOT_FOUND: "a group of another type has this group_id; use another group_id,"
+    " or group_protocol='classic' for a group that the coordinator does not convert",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "check the pattern of the subscription",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the broker's group.consumer.max.size",
     ErrorCode.INVALID_REQUEST: "the coordinator refused the heartbeat",
@@ -64,7 +73,8 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 class ConsumerGroupRequests(MemberRequests):
     """Requests of one member. Each method returns the task for an effect of the machine.
 
-    `topic_names` returns the names of known topics by id.
+    `topic_names` returns the names of known topics by id. While `must_check_feature()` returns
+    true, nothing is sent to a cluster that is known to lack the protocol.
     """
 
     def __init__(
@@ -75,12 +85,14 @@ class ConsumerGroupRequests(MemberRequests):
         member_id: str,
         *,
         topic_names: Callable[[], Mapping[UUID, str]],
+        must_check_feature: Callable[[], bool],
         on_result: Callable[[KafkaError | None], None],
         log: Callable[..., None],
     ) -> None:
         super().__init__(cluster, clock, config, on_result=on_result, log=log)
         self._member_id = member_id
         self._topic_names = topic_names
+        self._must_check_feature = must_check_feature
 
     def heartbeat(self, effect: SendConsumerHeartbeat) -> RequestTask:
         config = self._config
@@ -99,6 +111,9 @@ class ConsumerGroupRequests(MemberRequests):
 
         async def send() -> events.RequestCompleted:
             timeout_s = config.request_timeout_ms / 1000
+            level = self._cluster.finalized_feature_level(GROUP_FEATURE)
+            if self._must_check_feature() and level == 0:
+                return _unavailable(effect.request, str(effect.node))
             try:
                 response = await self._cluster.request(
                     message,
@@ -107,9 +122,9 @@ class ConsumerGroupRequests(MemberRequests):
                     retry=False,
                 )
             except KafkaError as error:
-                if isinstance(error, UnsupportedVersion):
-                    error.reason = UNAVAILABLE
                 self._on_result(error)
+                if isinstance(error, UnsupportedVersion):
+                    return _unavailable(effect.request, str(effect.node))
                 return failure_event(effect.request, error)
             self._on_result(None)
             return heartbeat_event(effect, response, self._topic_names(), str(effect.node))
@@ -176,13 +191,18 @@ def heartbeat_event(
     if code == ErrorCode.UNRELEASED_INSTANCE_ID:
         return InstanceIdUnreleased(request, error)
     if code == ErrorCode.UNSUPPORTED_VERSION:
-        unsupported = UnsupportedVersion(UNAVAILABLE, api=API, broker=broker)
-        return events.FatalErrorOccurred(request, unsupported)
+        return _unavailable(request, broker)
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return ProtocolUnavailable(request, error)
     if isinstance(error, UnknownServerError):
         return events.UnknownServerErrorReceived(request, error)
     if error.retriable:
         return events.CoordinatorUnavailable(request)
     return events.FatalErrorOccurred(request, error)
+
+
+def _unavailable(request: int, broker: str | None) -> ProtocolUnavailable:
+    return ProtocolUnavailable(request, UnsupportedVersion(UNAVAILABLE, api=API, broker=broker))
 
 
 def _failure(code: int, message: str | None, broker: str | None) -> KafkaError:

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import anyio
 
@@ -100,6 +100,8 @@ class Machine(Protocol):
 class GroupMember(ABC):
     """A member of a consumer group. The consumer's tasks may call all synchronous methods."""
 
+    protocol: ClassVar[str]
+    """Value of `group_protocol` that this member uses."""
     _machine: Machine
 
     def __init__(
@@ -175,6 +177,7 @@ class GroupMember(ABC):
             generation.member_id,
             self._config.group_instance_id,
             self.in_cooperative_rejoin,
+            has_epoch=self.protocol == "consumer",
         )
 
     @property
@@ -204,6 +207,11 @@ class GroupMember(ABC):
             self._handle(events.Subscribed(tuple(sorted(topics))))
         else:
             self._handle(events.Unsubscribed())
+
+    def take_over(self, before: GroupMember) -> None:
+        """Continue with the subscription and the poll timer of a member that did not join."""
+        self._machine.context.poll_timer = before._machine.context.poll_timer
+        self.subscribe(before.topics)
 
     def poll_started(self) -> None:
         """Record the start of a poll. Records returned before are processed."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from aiokafkawire.connection import VersionedRequest
-from aiokafkawire.errors import ProtocolError
+from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -22,11 +22,13 @@ from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+from .membership.states import NO_GENERATION
 from .responses import group_error
 
 __all__ = (
     "FIRST_WITH_REQUIRE_STABLE",
     "Committed",
+    "MemberEpochRejected",
     "offset_fetch_request",
     "read_committed_offsets",
 )
@@ -37,6 +39,22 @@ FIRST_WITH_REQUIRE_STABLE = 7
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
+_EPOCH_REJECTED_CODES = frozenset(
+    {
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+class MemberEpochRejected(KafkaError):
+    """The coordinator has another epoch of the member, or does not know it (KIP-848).
+
+    No offset is known then: the lookup is repeated with the epoch of the next heartbeat.
+    """
+
+
 FetchedPartition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 
@@ -44,11 +62,15 @@ def offset_fetch_request(
     group_id: str,
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
+    *,
+    member_id: str | None = None,
+    member_epoch: int = NO_GENERATION,
 ) -> tuple[VersionedRequest[OffsetFetchResponse], int | None]:
     """Return an OffsetFetch request, and the highest version to use (None: any).
 
     Versions from 10 name topics by id, so they need the ids of all topics. From v7 on, a partition
     fails with a retriable error while a transaction has uncommitted offsets for it (KIP-447).
+    From v9 on the coordinator checks the epoch of a member of the consumer protocol (KIP-848).
     """
     grouped = partitions_by_topic(partitions)
 
@@ -62,6 +84,8 @@ def offset_fetch_request(
             return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
         group = OffsetFetchRequestGroup(
             group_id=group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
             topics=[
                 OffsetFetchRequestTopics(
                     name=topic,
@@ -89,7 +113,8 @@ def read_committed_offsets(
 
     Raises:
         ProtocolError: The response lacks the group or a partition.
-        BrokerError: The response has an error code.
+        MemberEpochRejected: The coordinator refused the member id or the epoch.
+        BrokerError: The response has another error code.
     """
     topics: Sequence[OffsetFetchResponseTopic | OffsetFetchResponseTopics] = response.topics
     error_code = response.error_code
@@ -99,7 +124,10 @@ def read_committed_offsets(
             raise ProtocolError(f"the response does not contain group {group_id!r}")
         topics, error_code = group.topics, group.error_code
     if error_code != ErrorCode.NONE:
-        raise group_error(error_code, "OffsetFetch", group=group_id)
+        error = group_error(error_code, "OffsetFetch", group=group_id)
+        if error_code in _EPOCH_REJECTED_CODES:
+            raise MemberEpochRejected(error.reason, retriable=True, api="OffsetFetch") from error
+        raise error
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
     returned: dict[TopicPartition, FetchedPartition] = {}
     for topic in topics:

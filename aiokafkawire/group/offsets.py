@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 from uuid import UUID
 
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import ToAnyNode, ToCoordinator
+from aiokafkawire.cluster.routing import ToCoordinator
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import (
     CommitFailed,
@@ -45,17 +44,12 @@ from .commit_events import (
     SendCommit,
     VerifyMembership,
 )
-from .commit_machine import (
-    CommitMachine,
-)
+from .commit_machine import CommitMachine
+from .committed_offsets import CommittedOffsets
 from .membership.effects import ForgetCoordinator
 from .membership.states import NO_GENERATION
-from .offset_fetch import (
-    FIRST_WITH_REQUIRE_STABLE,
-    Committed,
-    offset_fetch_request,
-    read_committed_offsets,
-)
+from .offset_fetch import Committed
+from .offset_storage import CommitIdentity, OffsetStorage, explain_unsupported
 
 __all__ = (
     "MAX_OFFSETS",
@@ -69,34 +63,6 @@ logger = logging.getLogger("aiokafkawire.group")
 MAX_OFFSETS = 10_000
 """Most partitions in one request. More would block the event loop for tens of milliseconds, and
 brokers would reject the OffsetCommit (INVALID_COMMIT_OFFSET_SIZE)."""
-
-
-class CommitIdentity(NamedTuple):
-    """Generation and member id for OffsetCommit. Without a membership: the defaults."""
-
-    generation: int = NO_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
-    in_cooperative_rejoin: bool = False
-    """True while the member is rejoining and keeps its partitions (KIP-429)."""
-
-
-class OffsetStorage(NamedTuple):
-    """Destination of offsets: broker, and versions of OffsetCommit and OffsetFetch."""
-
-    route: ToCoordinator | ToAnyNode
-    min_version: int
-    max_version: int | None
-
-    @classmethod
-    def from_option(cls, kind: str, group_id: str) -> OffsetStorage:
-        """Return the storage for the option `offsets_storage`.
-
-        Version 0 of both APIs stores in ZooKeeper, through any broker; later versions in Kafka.
-        """
-        if kind == "zookeeper":
-            return cls(ToAnyNode(), 0, 0)
-        return cls(ToCoordinator(group_id), 1, None)
 
 
 class GroupOffsets:
@@ -131,8 +97,17 @@ class GroupOffsets:
         self._commit_identity = commit_identity
         self._on_rejected = on_rejected
         self._on_committed = on_committed
-        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._machine = CommitMachine(self._backoff, runtime.rng)
+        backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._committed = CommittedOffsets(
+            cluster,
+            runtime,
+            group_id,
+            storage=self._storage,
+            backoff=backoff,
+            commit_identity=commit_identity,
+            on_rejected=on_rejected,
+        )
+        self._machine = CommitMachine(backoff, runtime.rng)
         self._waiters: dict[int, Future[None]] = {}
         self._changed = AutoResetEvent()
         self._progressed = AutoResetEvent()
@@ -270,52 +245,8 @@ class GroupOffsets:
     async def fetch(
         self, partitions: Sequence[TopicPartition], deadline: float, *, stable: bool = False
     ) -> Committed:
-        """Return the committed offset per partition; None where nothing is committed.
-
-        Args:
-            partitions: Partitions to look up.
-            deadline: Time of the runtime's clock, in seconds.
-            stable: Require offsets without open transactions (KIP-447, OffsetFetch v7+).
-
-        Raises:
-            BrokerError: The coordinator returned an error that is not retriable.
-            RequestTimedOut: No response before the deadline.
-            UnsupportedVersion: The broker does not support the storage, or `stable`.
-        """
-        attempt = 0
-        route, low, high = self._storage
-        if stable:
-            low = FIRST_WITH_REQUIRE_STABLE
-        while True:
-            attempt += 1
-            ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
-            request, max_version = offset_fetch_request(self._group_id, partitions, ids)
-            try:
-                response, broker = await self._cluster.request_with_broker(
-                    request,
-                    to=route,
-                    deadline=deadline,
-                    min_version=low,
-                    max_version=max_version if high is None else high,
-                )
-            except UnsupportedVersion as error:
-                if stable:
-                    error.reason += (
-                        "; brokers from 2.5 exclude offsets of open transactions (KIP-447)"
-                    )
-                else:
-                    _explain_unsupported(error)
-                raise
-            try:
-                return read_committed_offsets(response, self._group_id, partitions, ids)
-            except KafkaError as error:
-                error.group, error.broker = self._group_id, broker
-                retry_at = self._runtime.clock.now() + self._backoff.delay(
-                    attempt, self._runtime.rng
-                )
-                if not error.retriable or retry_at >= deadline:
-                    raise
-                await self._runtime.clock.sleep_until(retry_at)
+        """Return the committed offset per partition; see `CommittedOffsets.fetch`."""
+        return await self._committed.fetch(partitions, deadline, stable=stable)
 
     async def _send(
         self, effect: SendCommit, commit_identity: CommitIdentity | None
@@ -357,7 +288,7 @@ class GroupOffsets:
             )
         except KafkaError as error:
             if isinstance(error, UnsupportedVersion):
-                _explain_unsupported(error)
+                explain_unsupported(error)
             return CommitRequestFailed(effect.request, error)
         codes = read_commit_codes(response, ids)
         self._log_commit(effect.offsets, codes, commit_identity, broker)
@@ -416,13 +347,6 @@ class GroupOffsets:
                         self._cluster.mark_coordinator_unknown(
                             self._group_id, self._storage.route.type
                         )
-
-
-def _explain_unsupported(error: UnsupportedVersion) -> None:
-    error.reason += (
-        '; brokers from 0.8.2 store offsets in Kafka (offsets_storage="kafka"), those from 0.8.1 to'
-        ' 2.8 in ZooKeeper (offsets_storage="zookeeper"), and 0.8.0 stores none'
-    )
 
 
 # --- messages ---------------------------------------------------------------------------------

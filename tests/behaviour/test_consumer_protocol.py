@@ -193,3 +193,18 @@ async def test_options_of_the_classic_protocol_are_refused(option: dict[str, Any
             group_protocol="consumer",
             **option,
         )
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"group_protocol": "consumer"},
+        {"group_protocol": "auto"},
+        {"group_remote_assignor": "uniform"},
+        {"group_instance_id": "a"},
+    ],
+    ids=str,
+)
+async def test_options_of_a_group_are_refused_without_one(option: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=f"{next(iter(option))} needs a group_id"):
+        Consumer("topic", bootstrap_servers="localhost:1", **option)

@@ -13,6 +13,7 @@ from aiokafkawire.group.consumer_protocol.events import (
     HeartbeatResponded,
     InstanceIdUnreleased,
     MemberFenced,
+    ProtocolUnavailable,
 )
 from aiokafkawire.group.consumer_protocol.states import OwnedPartition, TargetAssignment
 from aiokafkawire.group.consumer_requests import heartbeat_event
@@ -97,7 +98,8 @@ def test_an_epoch_that_no_member_has(epoch: int) -> None:
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, events.CoordinatorUnavailable, None),
         (ErrorCode.UNKNOWN_MEMBER_ID, MemberFenced, None),
         (ErrorCode.FENCED_MEMBER_EPOCH, MemberFenced, None),
-        (ErrorCode.GROUP_ID_NOT_FOUND, events.FatalErrorOccurred, MemberFenced),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ProtocolUnavailable, MemberFenced),
+        (ErrorCode.UNSUPPORTED_VERSION, ProtocolUnavailable, None),
         (ErrorCode.FENCED_INSTANCE_ID, events.InstanceFenced, None),
         (ErrorCode.UNRELEASED_INSTANCE_ID, InstanceIdUnreleased, None),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, events.FatalErrorOccurred, None),
@@ -126,7 +128,7 @@ def test_final_errors_have_the_text_of_the_coordinator_and_advice(
     code: int, kind: type, advice: str
 ) -> None:
     event = heartbeat_event(JOIN, response(error_code=code, error_message="its text"), NAMES)
-    assert isinstance(event, events.FatalErrorOccurred)
+    assert isinstance(event, events.FatalErrorOccurred | ProtocolUnavailable)
     assert type(event.error) is kind
     assert advice in str(event.error)
     assert kind is UnsupportedVersion or "its text" in str(event.error)

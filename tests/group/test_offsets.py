@@ -74,6 +74,13 @@ def test_the_layout_of_a_fetch_request_depends_on_the_version() -> None:
     assert group.group_id == "g"
     assert (group.topics[0].name, group.topics[0].topic_id) == ("orders", ID)
     assert offset_fetch_request("g", [P0], {"orders": ZERO_UUID})[1] == 9
+    assert (group.member_id, group.member_epoch) == (None, -1)
+
+
+def test_a_fetch_request_of_the_consumer_protocol_has_the_member_epoch() -> None:
+    request, _ = offset_fetch_request("g", [P0], {"orders": ID}, member_id="me", member_epoch=4)
+    (group,) = request.build(9).groups
+    assert (group.member_id, group.member_epoch) == ("me", 4)
 
 
 def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:

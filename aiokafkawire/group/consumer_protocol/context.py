@@ -12,9 +12,13 @@ __all__ = ("ConsumerProtocolContext", "ConsumerProtocolSettings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerProtocolSettings(MemberSettings):
-    """Member id, and consumer options that affect the membership."""
+    """Member id, and consumer options that affect the membership.
+
+    `may_fall_back` allows the classic protocol, until a first join has succeeded.
+    """
 
     member_id: str
+    may_fall_back: bool = False
 
 
 class ConsumerProtocolContext(MemberContext):
@@ -23,3 +27,4 @@ class ConsumerProtocolContext(MemberContext):
     def __init__(self, settings: ConsumerProtocolSettings, rng: random.Random, now: float) -> None:
         super().__init__(settings, rng, now)
         self.settings = settings
+        self.may_fall_back = settings.may_fall_back

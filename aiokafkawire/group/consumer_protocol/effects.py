@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.membership.effects import MembershipEffect
 from aiokafkawire.types import NodeId
 
 from .states import Partitions
 
-__all__ = ("ChangeEpoch", "RefreshTopics", "SendConsumerHeartbeat", "SendLeaveEpoch")
+__all__ = (
+    "ChangeEpoch",
+    "RefreshTopics",
+    "SendConsumerHeartbeat",
+    "SendLeaveEpoch",
+    "UseClassicProtocol",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +58,10 @@ class ChangeEpoch(MembershipEffect):
 @dataclass(frozen=True, slots=True)
 class RefreshTopics(MembershipEffect):
     """Refresh the metadata: names of assigned topics are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseClassicProtocol(MembershipEffect):
+    """Join in the classic protocol instead. This member is closed."""
+
+    error: KafkaError

@@ -15,6 +15,7 @@ __all__ = (
     "HeartbeatResponded",
     "InstanceIdUnreleased",
     "MemberFenced",
+    "ProtocolUnavailable",
     "TopicsResolved",
 )
 
@@ -39,6 +40,14 @@ class HeartbeatResponded(RequestCompleted):
 @dataclass(frozen=True, slots=True)
 class MemberFenced(RequestCompleted):
     """The coordinator does not know the member or its epoch any more."""
+
+    request: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolUnavailable(RequestCompleted):
+    """The cluster lacks the consumer protocol, or the group is of another type."""
 
     request: int
     error: KafkaError

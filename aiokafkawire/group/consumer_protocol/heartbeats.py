@@ -167,6 +167,7 @@ def joined(
     event: events.HeartbeatResponded,
     now: float,
 ) -> Outcome:
+    context.may_fall_back = False
     heartbeat = _after_response(state, event.interval_s, now)
     stable = states.ConsumerStable(heartbeat, event.epoch)
     log = LogMessage(f"joined as {context.settings.member_id} with member epoch {event.epoch}")

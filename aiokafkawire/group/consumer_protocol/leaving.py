@@ -13,6 +13,7 @@ from aiokafkawire.group.membership.states import NextAction
 from . import actions, events, states
 from .actions import Outcome
 from .context import ConsumerProtocolContext
+from .effects import UseClassicProtocol
 
 
 def _clear_subscription(
@@ -102,6 +103,18 @@ def fail(
     if isinstance(state, states.InGroup) and isinstance(ended, outside.JoinFailed):
         effects = (*effects, actions.leave_no_wait(context, now, "the member failed"))
     return ended, effects
+
+
+def fall_back_or_fail(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    event: events.ProtocolUnavailable,
+    now: float,
+) -> Outcome:
+    """Use the classic protocol instead, if allowed and if the member has not joined before."""
+    if context.may_fall_back:
+        return outside.MembershipClosed(), (UseClassicProtocol(event.error),)
+    return fail(context, state, shared.FatalErrorOccurred(event.request, event.error), now)
 
 
 def fail_to_join(

@@ -76,6 +76,7 @@ EVENTS: tuple[Any, ...] = (
     events.HeartbeatResponded(REQUEST, 5, INTERVAL_S, states.TargetAssignment((O0,))),
     events.MemberFenced(REQUEST, ERROR),
     events.InstanceIdUnreleased(REQUEST, ERROR),
+    events.ProtocolUnavailable(REQUEST, ERROR),
     shared.CoordinatorUnavailable(REQUEST),
     shared.CoordinatorLoadInProgress(REQUEST),
     shared.ProtocolViolation(REQUEST, "nonsense"),

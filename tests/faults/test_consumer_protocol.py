@@ -1,0 +1,168 @@
+"""Members of the consumer protocol (KIP-848) under faults and errors of the coordinator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import UnsupportedVersion
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.behaviour.support import POLL_MS, WITHIN_S, committed, fill, numbered, poll_until, take
+from tests.faults.support import IMPATIENT
+
+pytestmark = pytest.mark.slow
+
+HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+MEMBER: dict[str, Any] = IMPATIENT | {
+    "group_protocol": "consumer",
+    "auto_offset_reset": "earliest",
+    "fetch_max_wait_ms": 50,
+    "enable_auto_commit": False,
+}
+
+
+@pytest.fixture
+async def broker(anyio_backend: object) -> AsyncIterator[Broker]:
+    """Three nodes with short heartbeat intervals."""
+    async with Broker(
+        nodes=3,
+        group_consumer_min_heartbeat_interval_ms=50,
+        group_consumer_heartbeat_interval_ms=50,
+        group_consumer_assignment_interval_ms=0,
+    ) as broker:
+        yield broker
+
+
+def member(broker: Broker, topic: str, group_id: str, **options: Any) -> Consumer:
+    return Consumer(
+        topic, bootstrap_servers=broker.bootstrap_servers, group_id=group_id, **(MEMBER | options)
+    )
+
+
+def heartbeats(broker: Broker) -> list[Any]:
+    return [seen.message for seen in broker.requests.of(HEARTBEAT)]
+
+
+async def read_nothing_for(consumer: Consumer, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        while True:
+            assert not await consumer.getmany(timeout_ms=POLL_MS)
+
+
+# --- committed offsets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID], ids=lambda code: code.name
+)
+async def test_a_refused_epoch_never_resets_a_position(
+    broker: Broker, topic: str, group_id: str, code: ErrorCode
+):
+    await fill(broker.bootstrap_servers, topic, numbered(10))
+    async with member(broker, topic, group_id) as consumer:
+        await take(consumer, 4)
+        await consumer.commit({TopicPartition(topic, 0): 4})
+    fault = broker.on(ApiKey.OFFSET_FETCH, Answer(code), times=3)
+    async with member(broker, topic, group_id, auto_offset_reset="latest") as consumer:
+        records = await take(consumer, 6)
+    assert [record.offset for record in records] == [4, 5, 6, 7, 8, 9]
+    assert fault.hits == 3
+
+
+async def test_committed_offsets_are_fetched_with_the_epoch_of_the_member(
+    broker: Broker, topic: str, group_id: str
+):
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    async with member(broker, topic, group_id) as consumer:
+        await take(consumer, 1)
+    joined = heartbeats(broker)[0]
+    [fetched, *_] = broker.requests.of(ApiKey.OFFSET_FETCH)
+    assert fetched.version >= 9
+    [group] = fetched.message.groups
+    assert (group.member_id, group.member_epoch > 0) == (joined.member_id, True)
+
+
+async def test_a_commit_with_a_stale_epoch_is_sent_again_with_the_next_one(
+    broker: Broker, topic: str, group_id: str
+):
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    async with member(broker, topic, group_id) as consumer:
+        await take(consumer, 3)
+        fault = broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.STALE_MEMBER_EPOCH), times=2)
+        with anyio.fail_after(WITHIN_S):
+            await consumer.commit()
+        assert fault.hits == 2
+        assert await committed(consumer, TopicPartition(topic, 0)) == 3
+
+
+# --- the protocol is not available ------------------------------------------------------------
+
+
+def fallbacks(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if "using the classic protocol" in text]
+
+
+@pytest.mark.parametrize("code", ["UNSUPPORTED_VERSION", "GROUP_ID_NOT_FOUND"])
+async def test_auto_falls_back_once_when_the_coordinator_refuses(
+    broker: Broker, topic: str, group_id: str, code: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "aiokafkawire")
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    fault = broker.on(HEARTBEAT, Answer(ErrorCode[code]))
+    async with member(broker, topic, group_id, group_protocol="auto") as consumer:
+        assert len(await take(consumer, 3)) == 3
+        assert consumer.metrics()['group_protocol{protocol="classic"}'] == 1
+    assert fault.hits == 1
+    assert len(fallbacks(caplog)) == 1
+
+
+@pytest.mark.parametrize("connect_on_start", [True, False])
+async def test_auto_asks_no_coordinator_that_lacks_the_feature(
+    group_id: str, connect_on_start: bool, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "aiokafkawire")
+    async with Broker(as_of="3.9") as broker:
+        await broker.create_topic("orders")
+        await fill(broker.bootstrap_servers, "orders", numbered(3))
+        async with member(
+            broker,
+            "orders",
+            group_id,
+            group_protocol="auto",
+            connect_on_start=connect_on_start,
+        ) as consumer:
+            assert len(await take(consumer, 3)) == 3
+        assert not heartbeats(broker)
+    assert len(fallbacks(caplog)) == 1
+
+
+async def test_auto_does_not_fall_back_after_a_join(broker: Broker, topic: str, group_id: str):
+    async with member(broker, topic, group_id, group_protocol="auto") as consumer:
+        await poll_until(consumer, lambda: bool(consumer.assignment()))
+        assert consumer.metrics()['group_protocol{protocol="consumer"}'] == 1
+        broker.on(HEARTBEAT, Answer(ErrorCode.UNSUPPORTED_VERSION), times=1)
+        with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion):
+            await consumer.getone()
+        # The error was raised: the next call joins again.
+        await poll_until(consumer, lambda: bool(consumer.assignment()))
+        assert consumer.metrics()['group_protocol{protocol="consumer"}'] == 1
+
+
+async def test_auto_joins_a_classic_group_that_the_coordinator_does_not_convert(group_id: str):
+    async with Broker(group_consumer_migration_policy="disabled") as broker:
+        await broker.create_topic("orders", partitions=2)
+        classic = member(broker, "orders", group_id, group_protocol="classic")
+        auto = member(broker, "orders", group_id, group_protocol="auto")
+        async with classic, auto:
+            await poll_until(classic, lambda: bool(classic.assignment()))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(poll_until, classic, lambda: len(classic.assignment()) == 1)
+                await poll_until(auto, lambda: len(auto.assignment()) == 1)
