@@ -205,6 +205,10 @@ class RebalanceHandler:
         """Note a response of the coordinator (None), or the error of a request."""
         self._notifier.request_finished(failure)
 
+    def raise_error(self, error: KafkaError) -> None:
+        """Raise an error of the coordinator in the application's next call."""
+        self._notifier.raise_in_next_call(error)
+
     def on_state_changed(self, *, outside_group: bool) -> None:
         """Wake waiting calls, because the membership state has changed."""
         if outside_group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from uuid import UUID
@@ -16,6 +17,7 @@ from aiokafkawire.runtime import Runtime, Supervisor
 from .consumer_protocol.context import ConsumerProtocolSettings
 from .consumer_protocol.effects import (
     ChangeEpoch,
+    RaiseError,
     RefreshTopics,
     SendConsumerHeartbeat,
     SendLeaveEpoch,
@@ -67,6 +69,7 @@ class ConsumerProtocolMember(GroupMember):
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             request_timeout_ms=config.request_timeout_ms,
+            default_api_timeout_ms=config.default_api_timeout_ms,
             may_fall_back=use_classic is not None,
         )
         self._use_classic = use_classic
@@ -105,6 +108,10 @@ class ConsumerProtocolMember(GroupMember):
             case UseClassicProtocol(error):
                 assert self._use_classic is not None
                 self._use_classic(error)
+            case RaiseError(error):
+                error.group = self.group_id
+                self._log(f"heartbeat failed: {error}", logging.WARNING, error=error)
+                self._owner.raise_error(error)
             case RefreshTopics():
                 self._cluster.request_update()
             case ChangeEpoch(epoch, owned):

@@ -24,6 +24,7 @@ from .consumer_protocol.events import (
     InstanceIdUnreleased,
     MemberFenced,
     ProtocolUnavailable,
+    TopicsUnauthorized,
 )
 from .consumer_protocol.states import JOIN_EPOCH, OwnedPartition, TargetAssignment
 from .member_requests import MemberRequests, RequestTask
@@ -194,6 +195,10 @@ def heartbeat_event(
         return _unavailable(request, broker)
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ProtocolUnavailable(request, error)
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        if effect.topics:
+            error.reason += f"; subscribed: {', '.join(effect.topics):.300}"
+        return TopicsUnauthorized(request, error)
     if isinstance(error, UnknownServerError):
         return events.UnknownServerErrorReceived(request, error)
     if error.retriable:

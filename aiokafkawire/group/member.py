@@ -67,6 +67,10 @@ class PartitionOwner(Protocol):
         """A request to the coordinator succeeded (None) or failed."""
         ...
 
+    def raise_error(self, error: KafkaError) -> None:
+        """Raise an error in the application's next call. The membership goes on."""
+        ...
+
     def on_state_changed(self, *, outside_group: bool) -> None:
         """The state has changed. `GroupMember.error` is set if the membership ended.
 

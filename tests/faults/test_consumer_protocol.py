@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,12 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.broker import Answer, Broker, SeenRequest
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import UnsupportedVersion
+from aiokafkawire.errors import (
+    AuthorizationFailed,
+    GroupFailed,
+    UnknownServerError,
+    UnsupportedVersion,
+)
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.behaviour.support import POLL_MS, WITHIN_S, committed, fill, numbered, poll_until, take
+from tests.behaviour.support import WITHIN_S, committed, fill, numbered, poll_until, take
 from tests.faults.support import IMPATIENT
 
 pytestmark = pytest.mark.slow
@@ -49,12 +55,6 @@ def member(broker: Broker, topic: str, group_id: str, **options: Any) -> Consume
 
 def heartbeats(broker: Broker) -> list[Any]:
     return [seen.message for seen in broker.requests.of(HEARTBEAT)]
-
-
-async def read_nothing_for(consumer: Consumer, seconds: float) -> None:
-    with anyio.move_on_after(seconds):
-        while True:
-            assert not await consumer.getmany(timeout_ms=POLL_MS)
 
 
 # --- committed offsets ------------------------------------------------------------------------
@@ -166,3 +166,83 @@ async def test_auto_joins_a_classic_group_that_the_coordinator_does_not_convert(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(poll_until, classic, lambda: len(classic.assignment()) == 1)
                 await poll_until(auto, lambda: len(auto.assignment()) == 1)
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+REFUSALS: dict[ErrorCode, tuple[type[Exception], str]] = {
+    ErrorCode.UNSUPPORTED_VERSION: (UnsupportedVersion, r"Kafka 4\.0.*'classic' or 'auto'"),
+    ErrorCode.GROUP_ID_NOT_FOUND: (GroupFailed, "another type.*use another group_id"),
+    ErrorCode.UNSUPPORTED_ASSIGNOR: (GroupFailed, "group_remote_assignor"),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: (GroupFailed, "pattern"),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (GroupFailed, r"group\.consumer\.max\.size"),
+    ErrorCode.INVALID_REQUEST: (GroupFailed, "refused the heartbeat"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (AuthorizationFailed, "lacks Read on the group"),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (AuthorizationFailed, "lacks Describe on the topic"),
+}
+"""Type of the error, and its advice."""
+
+
+@pytest.mark.parametrize("code", REFUSALS, ids=lambda code: code.name)
+async def test_errors_that_do_not_pass_are_raised_at_once(
+    broker: Broker, topic: str, group_id: str, code: ErrorCode
+):
+    kind, advice = REFUSALS[code]
+    broker.on(HEARTBEAT, Answer(code))
+    async with member(broker, topic, group_id) as consumer:
+        with anyio.fail_after(WITHIN_S), pytest.raises(kind, match=advice) as caught:
+            await consumer.getone()
+        assert type(caught.value) is kind
+        assert group_id in str(caught.value)
+
+
+async def test_a_topic_that_becomes_visible_is_read_without_a_new_consumer(
+    broker: Broker, topic: str, group_id: str
+):
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    fault = broker.on(HEARTBEAT, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    async with member(broker, topic, group_id) as consumer:
+        with anyio.fail_after(WITHIN_S):
+            for _ in range(3):
+                with pytest.raises(AuthorizationFailed, match=topic):
+                    await consumer.getone()
+        fault.remove()
+        # The last refusal may not have been raised yet.
+        with contextlib.suppress(AuthorizationFailed):
+            await consumer.getmany(timeout_ms=500, max_records=1)
+        assert consumer.assignment()
+
+
+async def test_a_member_that_subscribes_to_an_invisible_topic_keeps_its_partitions(
+    broker: Broker, topic: str, group_id: str
+):
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+
+    def refuse_secret(seen: SeenRequest) -> Answer | None:
+        names = getattr(seen.message, "subscribed_topic_names", None) or ()
+        return Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED) if "secret" in names else None
+
+    async with member(broker, topic, group_id) as consumer:
+        await take(consumer, 3)
+        broker.on(HEARTBEAT, refuse_secret)
+        consumer.subscribe([topic, "secret"])
+        with anyio.fail_after(WITHIN_S), pytest.raises(AuthorizationFailed, match="secret"):
+            await consumer.getone()
+        consumer.subscribe([topic])
+        await fill(broker.bootstrap_servers, topic, [b"next"])
+        assert [record.value for record in await take(consumer, 1)] == [b"next"]
+        assert [each.member_epoch for each in heartbeats(broker)].count(0) == 1
+
+
+async def test_an_unknown_server_error_is_raised_after_the_api_timeout(
+    broker: Broker, topic: str, group_id: str, caplog: pytest.LogCaptureFixture
+):
+    broker.on(HEARTBEAT, Answer(ErrorCode.UNKNOWN_SERVER_ERROR))
+    async with member(broker, topic, group_id, default_api_timeout_ms=1_000) as consumer:
+        with anyio.fail_after(WITHIN_S), pytest.raises(UnknownServerError) as caught:
+            await consumer.getone()
+        assert caught.value.api == "ConsumerGroupHeartbeat"
+    [logged] = [text for text in caplog.messages if "heartbeat failed" in text]
+    assert "retrying for up to 1 s" in logged
+    assert "broker" in logged

@@ -58,10 +58,18 @@ def send_due_heartbeat(
         )
     owned = state.owned if isinstance(state, states.InGroup) else ()
     fields, reported = states.ReportedFields(context.topics, owned), heartbeat.reported
+    epoch = state.epoch if isinstance(state, states.InGroup) else states.JOIN_EPOCH
+    if heartbeat.keeps_alive:
+        in_flight = replace(heartbeat, request=request, in_flight=None)
+        return with_heartbeat(state, in_flight), (
+            SendConsumerHeartbeat(
+                request, heartbeat.node, epoch, full=False, topics=None, owned=None
+            ),
+        )
     send = SendConsumerHeartbeat(
         request,
         heartbeat.node,
-        state.epoch if isinstance(state, states.InGroup) else states.JOIN_EPOCH,
+        epoch,
         full=reported is None,
         topics=None if reported and reported.topics == fields.topics else fields.topics,
         owned=None if reported and reported.owned == fields.owned else fields.owned,

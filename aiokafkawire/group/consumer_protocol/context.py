@@ -18,6 +18,7 @@ class ConsumerProtocolSettings(MemberSettings):
     """
 
     member_id: str
+    default_api_timeout_ms: int
     may_fall_back: bool = False
 
 

@@ -12,6 +12,7 @@ from .states import Partitions
 
 __all__ = (
     "ChangeEpoch",
+    "RaiseError",
     "RefreshTopics",
     "SendConsumerHeartbeat",
     "SendLeaveEpoch",
@@ -63,5 +64,12 @@ class RefreshTopics(MembershipEffect):
 @dataclass(frozen=True, slots=True)
 class UseClassicProtocol(MembershipEffect):
     """Join in the classic protocol instead. This member is closed."""
+
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseError(MembershipEffect):
+    """The application's next call raises an error that does not end the membership."""
 
     error: KafkaError

@@ -17,6 +17,7 @@ __all__ = (
     "MemberFenced",
     "ProtocolUnavailable",
     "TopicsResolved",
+    "TopicsUnauthorized",
 )
 
 
@@ -48,6 +49,14 @@ class MemberFenced(RequestCompleted):
 @dataclass(frozen=True, slots=True)
 class ProtocolUnavailable(RequestCompleted):
     """The cluster lacks the consumer protocol, or the group is of another type."""
+
+    request: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsUnauthorized(RequestCompleted):
+    """The principal may not see a subscribed topic. The heartbeat had no effect."""
 
     request: int
     error: KafkaError

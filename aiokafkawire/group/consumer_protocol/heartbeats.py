@@ -12,10 +12,10 @@ from aiokafkawire.group.membership.effects import (
     MembershipEffect,
 )
 
-from . import actions, events, states
+from . import actions, events, leaving, states
 from .actions import Outcome
 from .context import ConsumerProtocolContext
-from .effects import ChangeEpoch, RefreshTopics
+from .effects import ChangeEpoch, RaiseError, RefreshTopics
 
 UNRELEASED_LIMIT_S = 75.0
 """Wait of a static member for its predecessor: the longest session timeout that brokers allow by
@@ -64,10 +64,11 @@ def resubscribe(
 ) -> Outcome:
     """Store the topics, and report them at once to a coordinator that is known."""
     context.topics = event.topics
-    if state.heartbeat.reported is None:
+    if state.heartbeat.attempt and not state.heartbeat.keeps_alive:
         # The next heartbeat waits for a backoff, and reports the topics anyway.
         return state, ()
-    return send_now(context, state, event, now)
+    heartbeat = replace(state.heartbeat, keeps_alive=False)
+    return send_now(context, actions.with_heartbeat(state, heartbeat), event, now)
 
 
 def coordinator_found(
@@ -116,10 +117,38 @@ def retry_after_error(
     event: shared.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
-    next_state, effects = retry(context, state, event, now)
-    if state.heartbeat.attempt:
-        return next_state, effects
-    return next_state, (LogMessage(f"heartbeat failed: {event.error}; retrying", warning=True),)
+    """Retry, because the error may be temporary, and fail if it persists."""
+    limit_s = context.settings.default_api_timeout_ms / 1000
+    since = state.heartbeat.failing_since
+    if since is not None and now >= since + limit_s:
+        return leaving.fail(
+            context, state, shared.FatalErrorOccurred(event.request, event.error), now
+        )
+    next_state, _ = retry(context, state, event, now)
+    assert isinstance(next_state, states.InHeartbeats)
+    heartbeat = replace(next_state.heartbeat, failing_since=now if since is None else since)
+    next_state = actions.with_heartbeat(next_state, heartbeat)
+    if since is not None:
+        return next_state, ()
+    text = f"heartbeat failed: {event.error}; retrying for up to {limit_s:g} s"
+    return next_state, (LogMessage(text, warning=True),)
+
+
+def raise_and_stay(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    event: events.TopicsUnauthorized,
+    now: float,
+) -> Outcome:
+    """Stay in the group, and report the topics again after a heartbeat without them.
+
+    A coordinator that refuses the topics does not count the heartbeat for the session.
+    """
+    next_state, _ = retry(context, state, event, now)
+    assert isinstance(next_state, states.InHeartbeats)
+    in_group = isinstance(state, states.InGroup)
+    heartbeat = replace(next_state.heartbeat, keeps_alive=in_group)
+    return actions.with_heartbeat(next_state, heartbeat), (RaiseError(event.error),)
 
 
 def wait_until_released(

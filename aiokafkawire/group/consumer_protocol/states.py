@@ -112,6 +112,10 @@ class HeartbeatSchedule:
     next heartbeat is a full one, to which the coordinator responds with the assignment."""
     attempt: int = 0
     """Consecutive failures."""
+    keeps_alive: bool = False
+    """The next heartbeat has only the epoch: the coordinator has refused the subscribed topics."""
+    failing_since: float | None = None
+    """Time of the first of consecutive UNKNOWN_SERVER_ERROR responses."""
 
     @property
     def deadline(self) -> float:

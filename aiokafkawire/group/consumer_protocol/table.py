@@ -62,6 +62,7 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
             shared.UnknownServerErrorReceived: heartbeats.retry_after_error,
             shared.InstanceFenced: leaving.fence,
             shared.FatalErrorOccurred: leaving.fail,
+            events.TopicsUnauthorized: heartbeats.raise_and_stay,
             events.ProtocolUnavailable: leaving.fall_back_or_fail,
         },
     ),

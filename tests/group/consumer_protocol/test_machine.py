@@ -77,6 +77,7 @@ EVENTS: tuple[Any, ...] = (
     events.MemberFenced(REQUEST, ERROR),
     events.InstanceIdUnreleased(REQUEST, ERROR),
     events.ProtocolUnavailable(REQUEST, ERROR),
+    events.TopicsUnauthorized(REQUEST, ERROR),
     shared.CoordinatorUnavailable(REQUEST),
     shared.CoordinatorLoadInProgress(REQUEST),
     shared.ProtocolViolation(REQUEST, "nonsense"),
@@ -101,6 +102,7 @@ def machine_in(
         retry_backoff_ms=100,
         retry_backoff_max_ms=1_000,
         request_timeout_ms=30_000,
+        default_api_timeout_ms=60_000,
     )
     machine = ConsumerProtocolMachine(settings, random.Random(1), 0.0)
     machine.context.topics = TOPICS
@@ -393,6 +395,7 @@ def test_a_rejected_commit_of_an_ended_membership_sends_no_heartbeat() -> None:
             retry_backoff_ms=100,
             retry_backoff_max_ms=1000,
             request_timeout_ms=30_000,
+            default_api_timeout_ms=60_000,
         ),
         random.Random(1),
         0.0,

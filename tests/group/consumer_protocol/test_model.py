@@ -121,6 +121,7 @@ class Member:
             retry_backoff_ms=100,
             retry_backoff_max_ms=1_000,
             request_timeout_ms=30_000,
+            default_api_timeout_ms=60_000,
         )
         self.member_id = member_id
         self.machine = ConsumerProtocolMachine(options, random.Random(1), now)
