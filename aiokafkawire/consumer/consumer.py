@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Unpack, overload
+from typing import Unpack, get_args, overload
 
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make_config
 from aiokafkawire.config.name_hints import CONSUMER_HINTS
 from aiokafkawire.connection import parse_api_version
 from aiokafkawire.errors import IllegalState, InvalidOption
 from aiokafkawire.group.assignors import create_assignors
+from aiokafkawire.group.membership.context import GroupMembershipOperation
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import NEVER, Runtime, Supervisor, client_label, current_task
@@ -99,6 +100,7 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         except ValueError as error:
             raise InvalidOption(str(error)) from None
         self._listener: RebalanceListener | None = None
+        self._group_membership_operation: GroupMembershipOperation = "default"
 
     # --- start and close ---
 
@@ -115,17 +117,31 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         """
         await super().start()
 
-    async def stop(self) -> None:
+    async def stop(
+        self, *, group_membership_operation: GroupMembershipOperation = "default"
+    ) -> None:
         """Commit processed records (with auto-commit), leave the group and close the connections.
 
         Records delivered to this task count as processed. Takes at most `close_timeout_ms` plus the
         time of the rebalance callback; less than a second if there is nothing to commit, or if
         `async with` is left by a cancellation. Calling it again does nothing.
 
+        Args:
+            group_membership_operation: Effect on the group (KIP-1092). By default a member leaves,
+                and a static member keeps its partitions until its session times out. With
+                "leave_group" a static member leaves too. With "remain_in_group" no member leaves.
+
         Raises:
+            ValueError: `group_membership_operation` is none of these.
             KafkaError: An error of a background task that no call has raised yet.
             IllegalState: Called by a rebalance listener, which `stop` waits for.
         """
+        if group_membership_operation not in get_args(GroupMembershipOperation):
+            raise ValueError(
+                "group_membership_operation must be 'default', 'leave_group' or 'remain_in_group',"
+                f" not {group_membership_operation!r:.80}"
+            )
+        self._group_membership_operation = group_membership_operation
         await super().stop()
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> ConsumerSession:
@@ -160,7 +176,7 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
 
         async def close(session: ConsumerSession) -> None:
             session.notifier.state_changed()
-            await session.close(deadline, limit)
+            await session.close(deadline, limit, self._group_membership_operation)
 
         await self._lifecycle.stop(close, limit)
         return self._lifecycle.take_unreported_failure() or session.unreported_error()

@@ -8,6 +8,7 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import ClientClosed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
+from aiokafkawire.group.membership.context import GroupMembershipOperation
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Runtime, Session, Supervisor, copy_error, get_loop_checkpoint
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -116,26 +117,38 @@ class ConsumerSession(Session):
             partition.offset_to_commit() is not None for partition in self.assignment.values()
         )
 
-    async def close(self, deadline: float, limit: float) -> None:
+    async def close(
+        self,
+        deadline: float,
+        limit: float,
+        operation: GroupMembershipOperation = "default",
+    ) -> None:
         """Commit processed records, leave the group and close the connections.
 
         Args:
             deadline: Time at which to give up. A rebalance callback that runs then moves it.
             limit: The latest deadline.
+            operation: Effect on the membership of the group.
         """
         self.delivery.stop()
         if self.group is not None:
-            await self._leave_group(self.group, deadline, limit)
+            await self._leave_group(self.group, deadline, limit, operation)
         await self.cluster.aclose()
 
-    async def _leave_group(self, group: GroupSession, deadline: float, limit: float) -> None:
+    async def _leave_group(
+        self,
+        group: GroupSession,
+        deadline: float,
+        limit: float,
+        operation: GroupMembershipOperation,
+    ) -> None:
         clock, rebalance = self.runtime.clock, group.rebalance
         allowed_s = deadline - clock.now()
         rebalance.close_deadline = deadline
         if group.manual and group.auto_commit is not None:
             await group.wait_until_left(deadline)
             await rebalance.commit_processed(self.assignment.values())
-        while not await group.member.close(deadline) and self.in_callback:
+        while not await group.member.close(deadline, operation) and self.in_callback:
             while self.in_callback and await self.notifier.wait(limit):
                 pass
             if clock.now() >= limit:

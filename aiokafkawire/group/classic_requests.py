@@ -180,7 +180,11 @@ class ClassicGroupRequests(MemberRequests):
         def build(version: int) -> LeaveGroupRequest:
             if version < FIRST_WITH_MEMBERS_TO_LEAVE:
                 return LeaveGroupRequest(group_id=self._group_id, member_id=effect.member_id)
-            member = MemberIdentity(member_id=effect.member_id, reason=effect.reason)
+            member = MemberIdentity(
+                member_id=effect.member_id,
+                group_instance_id=self._config.group_instance_id,
+                reason=effect.reason,
+            )
             return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
         async def send_leave() -> events.RequestCompleted:

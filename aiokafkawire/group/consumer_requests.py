@@ -18,6 +18,7 @@ from aiokafkawire.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatTopicPartitions,
 )
 
+from .consumer_protocol.context import LEAVE_STATIC_EPOCH
 from .consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
 from .consumer_protocol.events import (
     HeartbeatResponded,
@@ -37,10 +38,6 @@ API = "ConsumerGroupHeartbeat"
 
 GROUP_FEATURE = "group.version"
 """Finalized feature of clusters with the consumer protocol (KIP-848)."""
-
-LEAVE_EPOCH = -1
-LEAVE_STATIC_EPOCH = -2
-"""Member epoch of a static member that leaves for a moment: its partitions are kept for it."""
 
 MAX_INTERVAL_S = 3_600.0
 MIN_INTERVAL_S = 0.01
@@ -67,6 +64,9 @@ _ADVICE = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the broker's group.consumer.max.size",
     ErrorCode.INVALID_REQUEST: "the coordinator refused the heartbeat",
 }
+
+_LEFT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
+"""Codes after which the coordinator does not have the member."""
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
@@ -133,27 +133,36 @@ class ConsumerGroupRequests(MemberRequests):
         return send
 
     def leave(self, effect: SendLeaveEpoch) -> RequestTask:
-        static = self._config.group_instance_id is not None
         message = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,
             member_id=self._member_id,
-            member_epoch=LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH,
+            member_epoch=effect.epoch,
             instance_id=self._config.group_instance_id,
         )
+        kept = effect.epoch == LEAVE_STATIC_EPOCH
+        text = f"left {'for now ' if kept else ''}({effect.reason})"
 
         async def send() -> events.RequestCompleted:
+            failure: KafkaError | None = None
             try:
-                await self._cluster.request(
+                response = await self._cluster.request(
                     message, to=ToCoordinator(self._group_id), deadline=effect.deadline, retry=False
                 )
             except KafkaError as error:
-                self._log(
-                    f"left ({effect.reason}), but {API} failed: {error}; the coordinator removes"
-                    " the member when its session times out",
-                    error=error,
-                )
+                failure = error
             else:
-                self._log(f"left ({effect.reason})")
+                if response.error_code not in _LEFT:
+                    failure = group_error(response.error_code, API, group=self._group_id)
+            if failure is not None:
+                self._log(
+                    f"{text}, but {API} failed: {failure}; the coordinator removes the member when"
+                    " its session times out",
+                    error=failure,
+                )
+            elif kept:
+                self._log(f"{text}; its partitions are kept for it until the session times out")
+            else:
+                self._log(text)
             return events.GroupLeft(effect.request)
 
         return send

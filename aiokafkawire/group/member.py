@@ -18,7 +18,7 @@ from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import GroupMetadata
 
 from .membership import events, states
-from .membership.context import MemberContext
+from .membership.context import GroupMembershipOperation, MemberContext
 from .membership.effects import (
     InterruptPoll,
     LogMessage,
@@ -240,13 +240,17 @@ class GroupMember(ABC):
         """Record that `error` was reported. The next poll may join again."""
         self._handle(events.GroupErrorReported())
 
-    async def close(self, deadline: float) -> bool:
+    async def close(self, deadline: float, operation: GroupMembershipOperation = "default") -> bool:
         """Revoke, leave, and wait until both are done.
+
+        Args:
+            deadline: Time of the runtime's clock, in seconds.
+            operation: Effect on the membership (KIP-1092).
 
         Returns:
             False at the deadline.
         """
-        self._handle(events.CloseRequested(deadline))
+        self._handle(events.CloseRequested(deadline, operation))
         return await wait_until(self._closed, deadline)
 
     async def run(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, SeenRequest
+from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
     AuthorizationFailed,
@@ -246,3 +246,66 @@ async def test_an_unknown_server_error_is_raised_after_the_api_timeout(
     [logged] = [text for text in caplog.messages if "heartbeat failed" in text]
     assert "retrying for up to 1 s" in logged
     assert "broker" in logged
+
+
+# --- leaving and static members ---------------------------------------------------------------
+
+
+async def test_a_static_member_whose_join_response_is_lost_joins_at_once(
+    broker: Broker, topic: str, group_id: str
+):
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    fault = broker.on(HEARTBEAT, Close(carried_out=True), times=1)
+    async with member(broker, topic, group_id, group_instance_id="a") as consumer:
+        with anyio.fail_after(WITHIN_S):
+            assert len(await take(consumer, 3)) == 3
+    assert fault.hits == 1
+    assert [each.member_epoch for each in heartbeats(broker)][:4] == [0, 0, -2, 0]
+
+
+@pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("a", -2)])
+async def test_a_leave_without_polls_comes_before_the_next_join(
+    broker: Broker, topic: str, group_id: str, instance_id: str | None, epoch: int
+):
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    options = {"max_poll_interval_ms": 500, "group_instance_id": instance_id}
+    async with member(broker, topic, group_id, **options) as consumer:
+        await take(consumer, 3)
+        # The leave waits for a coordinator that does not respond.
+        broker.on(
+            HEARTBEAT,
+            lambda seen: Delay(0.3) if seen.message.member_epoch == epoch else None,
+            times=1,
+        )
+        await anyio.sleep(0.7)
+        await fill(broker.bootstrap_servers, topic, numbered(3))
+        with anyio.fail_after(WITHIN_S):
+            await take(consumer, 3)
+        before_close = [each.member_epoch for each in heartbeats(broker)]
+    first_leave = before_close.index(epoch)
+    assert before_close[first_leave + 1] == 0
+    assert before_close.count(0) == 2
+
+
+async def test_the_log_of_a_static_member_says_that_it_keeps_its_partitions(
+    broker: Broker, topic: str, group_id: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "aiokafkawire.group")
+    async with member(broker, topic, group_id, group_instance_id="a") as consumer:
+        await poll_until(consumer, lambda: bool(consumer.assignment()))
+    [text] = [text for text in caplog.messages if "left" in text]
+    assert text.endswith(
+        "left for now (the consumer is being closed); its partitions are kept for it until the"
+        " session times out"
+    )
+
+
+async def test_a_refused_leave_is_logged(
+    broker: Broker, topic: str, group_id: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "aiokafkawire.group")
+    async with member(broker, topic, group_id) as consumer:
+        await poll_until(consumer, lambda: bool(consumer.assignment()))
+        broker.on(HEARTBEAT, Answer(ErrorCode.NOT_COORDINATOR))
+    [text] = [text for text in caplog.messages if ": left" in text]
+    assert "NOT_COORDINATOR" in text

@@ -217,3 +217,24 @@ def test_closing_during_a_partial_revocation_revokes_the_rest() -> None:
     revoke = only(membership.handle(events.PartitionsRevoked(REQUEST), 2.0), RevokePartitions)
     assert revoke.partitions == (P1,)
     only(membership.handle(events.PartitionsRevoked(revoke.request), 3.0), SendLeave)
+
+
+@pytest.mark.parametrize(
+    ("operation", "instance_id", "leaves"),
+    [
+        ("default", None, True),
+        ("default", "a", False),
+        ("leave_group", None, True),
+        ("leave_group", "a", True),
+        ("remain_in_group", None, False),
+        ("remain_in_group", "a", False),
+    ],
+)
+def test_the_operation_of_a_close_decides_whether_the_member_leaves(
+    operation: Any, instance_id: str | None, leaves: bool
+) -> None:
+    membership = stable(group_instance_id=instance_id)
+    revoke = only(membership.handle(events.CloseRequested(20.0, operation), 1.0), RevokePartitions)
+    effects = membership.handle(events.PartitionsRevoked(revoke.request), 2.0)
+    assert [type(effect) for effect in effects] == ([SendLeave] if leaves else [])
+    assert membership.is_closed is not leaves

@@ -23,7 +23,7 @@ from aiokafkawire.group.membership.states import NextAction
 from aiokafkawire.runtime.interfaces import NEVER
 
 from . import states
-from .context import ConsumerProtocolContext
+from .context import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerProtocolContext
 from .effects import SendConsumerHeartbeat, SendLeaveEpoch
 
 Outcome = tuple[outside.MembershipState, Sequence[MembershipEffect]]
@@ -146,9 +146,11 @@ def end_while_revoking(
 # --- leaving ----------------------------------------------------------------------------------
 
 
-def leave_no_wait(context: ConsumerProtocolContext, now: float, reason: str) -> SendLeaveEpoch:
+def send_leave(context: ConsumerProtocolContext, now: float, reason: str) -> SendLeaveEpoch:
+    """Return the effect that leaves for an error; a static member keeps its assignment."""
     deadline = now + context.settings.request_timeout_ms / 1000
-    return SendLeaveEpoch(context.new_request(), deadline, reason)
+    epoch = LEAVE_EPOCH if context.settings.group_instance_id is None else LEAVE_STATIC_EPOCH
+    return SendLeaveEpoch(context.new_request(), epoch, deadline, reason)
 
 
 def leave(
@@ -161,7 +163,8 @@ def leave(
     """Send the leave epoch, unless the coordinator cannot know the member."""
     heartbeat = state.heartbeat
     never_joined = heartbeat.in_flight is None and not heartbeat.attempt
-    if isinstance(state, states.ConsumerJoining) and never_joined:
+    epoch = context.leave_epoch
+    if epoch is None or (isinstance(state, states.ConsumerJoining) and never_joined):
         return finish(context, next_action, now)
     reason = "the consumer unsubscribed"
     until = now + context.settings.request_timeout_ms / 1000
@@ -171,7 +174,10 @@ def leave(
     if deadline is not None:
         until = min(until, deadline)
     request = context.new_request()
-    return outside.Leaving(request, next_action, until), (SendLeaveEpoch(request, until, reason),)
+    context.may_be_known = False
+    return outside.Leaving(request, next_action, until), (
+        SendLeaveEpoch(request, epoch, until, reason),
+    )
 
 
 def finish(context: ConsumerProtocolContext, next_action: NextAction, now: float) -> Outcome:

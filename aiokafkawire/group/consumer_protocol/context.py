@@ -9,6 +9,10 @@ from aiokafkawire.group.membership.context import MemberContext, MemberSettings
 
 __all__ = ("ConsumerProtocolContext", "ConsumerProtocolSettings")
 
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+"""Member epoch of a static member that leaves for a moment: its partitions are kept for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerProtocolSettings(MemberSettings):
@@ -23,9 +27,22 @@ class ConsumerProtocolSettings(MemberSettings):
 
 
 class ConsumerProtocolContext(MemberContext):
-    """Settings, subscription, poll timer and request numbers, for the handlers of all states."""
+    """Settings, subscription, poll timer and request numbers, for the handlers of all states.
+
+    `may_be_known` is true while the coordinator may have a member with this id: a join succeeded,
+    or was sent without a response.
+    """
 
     def __init__(self, settings: ConsumerProtocolSettings, rng: random.Random, now: float) -> None:
         super().__init__(settings, rng, now)
         self.settings = settings
         self.may_fall_back = settings.may_fall_back
+        self.may_be_known = False
+
+    @property
+    def leave_epoch(self) -> int | None:
+        """Epoch of the heartbeat that leaves, None to send none."""
+        static = self.settings.group_instance_id is not None
+        if static and self.leave_operation != "leave_group":
+            return LEAVE_STATIC_EPOCH
+        return None if self.leave_operation == "remain_in_group" else LEAVE_EPOCH

@@ -44,6 +44,7 @@ class SendLeaveEpoch(MembershipEffect):
     """
 
     request: int
+    epoch: int
     deadline: float
     reason: str
 

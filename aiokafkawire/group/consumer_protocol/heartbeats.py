@@ -11,6 +11,7 @@ from aiokafkawire.group.membership.effects import (
     LogMessage,
     MembershipEffect,
 )
+from aiokafkawire.group.membership.states import NextAction
 
 from . import actions, events, leaving, states
 from .actions import Outcome
@@ -91,6 +92,12 @@ def retry(
     now: float,
 ) -> Outcome:
     """Send a full heartbeat after a backoff: the coordinator may have missed the last one."""
+    if isinstance(state, states.ConsumerJoining) and state.heartbeat.in_flight is not None:
+        context.may_be_known = True
+    return _back_off(context, state, now)
+
+
+def _back_off(context: ConsumerProtocolContext, state: states.InHeartbeats, now: float) -> Outcome:
     attempt = state.heartbeat.attempt + 1
     heartbeat = states.HeartbeatSchedule(
         state.heartbeat.node, now + context.backoff_s(attempt), attempt=attempt
@@ -144,7 +151,7 @@ def raise_and_stay(
 
     A coordinator that refuses the topics does not count the heartbeat for the session.
     """
-    next_state, _ = retry(context, state, event, now)
+    next_state, _ = _back_off(context, state, now)
     assert isinstance(next_state, states.InHeartbeats)
     in_group = isinstance(state, states.InGroup)
     heartbeat = replace(next_state.heartbeat, keeps_alive=in_group)
@@ -157,10 +164,18 @@ def wait_until_released(
     event: events.InstanceIdUnreleased,
     now: float,
 ) -> Outcome:
-    """Wait until the predecessor's session has timed out: it was killed, or runs beside this."""
+    """Wait until the predecessor's session has timed out: it was killed, or runs beside this.
+
+    The coordinator also refuses a member that it knows, such as after a lost response to its join.
+    That member leaves with epoch -2, and joins again.
+    """
+    if context.may_be_known:
+        context.may_be_known = False
+        leave = actions.send_leave(context, now, "the coordinator has a former join")
+        return outside.Leaving(leave.request, NextAction.JOIN, leave.deadline), (leave,)
     if state.unreleased_until is not None and now >= state.unreleased_until:
         return outside.JoinFailed(event.error), ()
-    next_state, _ = retry(context, state, event, now)
+    next_state, _ = _back_off(context, state, now)
     assert isinstance(next_state, states.ConsumerJoining)
     if state.unreleased_until is not None:
         return next_state, ()
@@ -197,6 +212,7 @@ def joined(
     now: float,
 ) -> Outcome:
     context.may_fall_back = False
+    context.may_be_known = True
     heartbeat = _after_response(state, event.interval_s, now)
     stable = states.ConsumerStable(heartbeat, event.epoch)
     log = LogMessage(f"joined as {context.settings.member_id} with member epoch {event.epoch}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from aiokafkawire.errors import FencedInstanceId, KafkaError
 from aiokafkawire.group.membership import events as shared
 from aiokafkawire.group.membership import states as outside
+from aiokafkawire.group.membership.actions import LEAVE_RESPONSE_TIMEOUT_S
 from aiokafkawire.group.membership.effects import LosePartitions
 from aiokafkawire.group.membership.states import NextAction
 
@@ -20,6 +21,8 @@ def _clear_subscription(
     context: ConsumerProtocolContext, event: shared.Unsubscribed | shared.CloseRequested
 ) -> NextAction:
     context.topics = ()
+    if isinstance(event, shared.CloseRequested):
+        context.leave_operation = event.operation
     return NextAction.CLOSE if isinstance(event, shared.CloseRequested) else NextAction.LEAVE
 
 
@@ -80,6 +83,45 @@ def store_topics(
     return state, ()
 
 
+def rejoin_after_leaving(
+    context: ConsumerProtocolContext,
+    state: states.LeavingUnpolled,
+    event: shared.PollStarted | shared.Subscribed,
+    now: float,
+) -> Outcome:
+    """Join when the leave is answered: a join that overtakes it would be undone by it."""
+    if isinstance(event, shared.Subscribed):
+        context.topics = event.topics
+    return replace(state, rejoins=True), ()
+
+
+def left_unpolled(
+    context: ConsumerProtocolContext,
+    state: states.LeavingUnpolled,
+    event: shared.MembershipEvent,
+    now: float,
+) -> Outcome:
+    if isinstance(event, shared.DeadlineReached) and now < state.until:
+        return state, ()
+    return (
+        actions.finish(context, NextAction.JOIN, now)
+        if state.rejoins
+        else (outside.PollTimedOut(), ())
+    )
+
+
+def stop_while_leaving(
+    context: ConsumerProtocolContext,
+    state: states.LeavingUnpolled,
+    event: shared.Unsubscribed | shared.CloseRequested,
+    now: float,
+) -> Outcome:
+    next_action, until = _clear_subscription(context, event), state.until
+    if isinstance(event, shared.CloseRequested):
+        until = min(until, event.deadline, now + LEAVE_RESPONSE_TIMEOUT_S)
+    return outside.Leaving(state.request, next_action, until), ()
+
+
 def rejoin_in_poll(
     context: ConsumerProtocolContext,
     state: outside.MembershipState,
@@ -101,7 +143,7 @@ def fail(
     """End the membership. Other members get the partitions at once, not after the session."""
     ended, effects = _end(context, state, outside.JoinFailed(event.error), event.error, now)
     if isinstance(state, states.InGroup) and isinstance(ended, outside.JoinFailed):
-        effects = (*effects, actions.leave_no_wait(context, now, "the member failed"))
+        effects = (*effects, actions.send_leave(context, now, "the member failed"))
     return ended, effects
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aiokafkawire.group.membership import events as shared
-from aiokafkawire.group.membership import states as outside
 from aiokafkawire.group.membership.effects import (
     LogMessage,
     LosePartitions,
@@ -89,5 +88,7 @@ def check_poll_timer(
     limit = context.settings.max_poll_interval_ms
     reason = f"the application did not poll within max_poll_interval_ms ({limit})"
     lost = (LosePartitions(states.topic_partitions(state.owned), reason),) if state.owned else ()
-    leave = actions.leave_no_wait(context, now, "max_poll_interval_ms exceeded")
-    return outside.PollTimedOut(), (LogMessage(reason, warning=True), *lost, leave)
+    leave = actions.send_leave(context, now, "max_poll_interval_ms exceeded")
+    context.may_be_known = False
+    leaving = states.LeavingUnpolled(leave.request, leave.deadline)
+    return leaving, (LogMessage(reason, warning=True), *lost, leave)

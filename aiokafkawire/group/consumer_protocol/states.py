@@ -23,6 +23,7 @@ __all__ = (
     "ConsumerStable",
     "HeartbeatSchedule",
     "InGroup",
+    "LeavingUnpolled",
     "OwnedPartition",
     "Partitions",
     "Reconciling",
@@ -147,6 +148,23 @@ class ConsumerJoining(InHeartbeats):
 
     heartbeat: HeartbeatSchedule
     unreleased_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingUnpolled(MembershipState):
+    """Leaving, because the application did not poll. With `rejoins` it has polled meanwhile."""
+
+    request: int
+    until: float
+    rejoins: bool = False
+
+    @property
+    def awaited(self) -> tuple[int | None, ...]:
+        return (self.request,)
+
+    @property
+    def deadline(self) -> float:
+        return self.until
 
 
 class InGroup(InHeartbeats):

@@ -26,6 +26,7 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
             outside.JoinFailed,
             outside.Fenced,
             outside.Leaving,
+            states.LeavingUnpolled,
             states.ConsumerJoining,
             states.ConsumerStable,
             states.ConsumerRevocationDue,
@@ -44,6 +45,12 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
     (outside.Unjoined, shared.Subscribed): heartbeats.start,
     (outside.PollTimedOut, shared.Subscribed): heartbeats.start,
     (outside.PollTimedOut, shared.PollStarted): leaving.rejoin_in_poll,
+    (states.LeavingUnpolled, shared.PollStarted): leaving.rejoin_after_leaving,
+    (states.LeavingUnpolled, shared.Subscribed): leaving.rejoin_after_leaving,
+    (states.LeavingUnpolled, shared.Unsubscribed): leaving.stop_while_leaving,
+    (states.LeavingUnpolled, shared.CloseRequested): leaving.stop_while_leaving,
+    (states.LeavingUnpolled, shared.GroupLeft): leaving.left_unpolled,
+    (states.LeavingUnpolled, shared.DeadlineReached): leaving.left_unpolled,
     **each_of(
         (
             states.ConsumerJoining,

@@ -303,7 +303,7 @@ def leave(
     must_rejoin: bool = False,
 ) -> Outcome:
     # mutation: static-member-leaves-group
-    if not member_id or context.settings.group_instance_id is not None:
+    if not member_id or not context.sends_leave_group:
         return finish_leave(context, next_action, must_rejoin=must_rejoin)
     request = context.new_request()
     reason = "the consumer unsubscribed"

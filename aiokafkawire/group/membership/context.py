@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Literal
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.runtime.interfaces import NEVER
@@ -11,12 +12,17 @@ from aiokafkawire.runtime.interfaces import NEVER
 from . import states
 
 __all__ = (
+    "GroupMembershipOperation",
     "GroupSettings",
     "MemberContext",
     "MemberSettings",
     "MembershipContext",
     "PollTimer",
 )
+
+
+GroupMembershipOperation = Literal["default", "leave_group", "remain_in_group"]
+"""Effect of a close on the membership (KIP-1092)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +74,14 @@ class PollTimer:
 
 
 class MemberContext:
-    """Subscription, poll timer and request numbers of a member in either protocol."""
+    """Subscription, poll timer and request numbers of a member in either protocol.
+
+    `leave_operation` is what `CloseRequested` asked for.
+    """
 
     def __init__(self, settings: MemberSettings, rng: random.Random, now: float) -> None:
         self.topics: tuple[str, ...] = ()
+        self.leave_operation: GroupMembershipOperation = "default"
         self.poll_timer = PollTimer(settings.max_poll_interval_ms / 1000, now)
         self._rng = rng
         self._backoff = Backoff.from_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
@@ -95,6 +105,13 @@ class MembershipContext(MemberContext):
         self.session_timeout_ms = settings.session_timeout_ms
         self.protocol_violations = 0
         self.unknown_server_errors = 0
+
+    @property
+    def sends_leave_group(self) -> bool:
+        """True if a member that closes or unsubscribes sends LeaveGroup."""
+        if self.leave_operation == "default":
+            return self.settings.group_instance_id is None
+        return self.leave_operation == "leave_group"
 
     def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:
         return states.HeartbeatState(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import NodeId
 
+from .context import GroupMembershipOperation
 from .states import Assignment, JoinedMember
 
 __all__ = (
@@ -66,6 +67,7 @@ class Unsubscribed(MembershipEvent):
 @dataclass(frozen=True, slots=True)
 class CloseRequested(MembershipEvent):
     deadline: float
+    operation: GroupMembershipOperation = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def clear_subscription(
     """Return the action that follows the revocation, and the deadline of LeaveGroup."""
     context.topics = ()
     if isinstance(event, events.CloseRequested):
+        context.leave_operation = event.operation
         return states.NextAction.CLOSE, event.deadline
     return states.NextAction.LEAVE, now + context.settings.request_timeout_ms / 1000
 
@@ -84,8 +85,7 @@ def leave_without_partitions(
 ) -> Outcome:
     next_action, deadline = clear_subscription(context, event, now)
     member_id = actions.member_id(state)
-    static = context.settings.group_instance_id is not None
-    if isinstance(state, states.Joining) and not member_id and not static:
+    if isinstance(state, states.Joining) and not member_id and context.sends_leave_group:
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
         return states.AwaitingMemberId(state.request, next_action, deadline), ()

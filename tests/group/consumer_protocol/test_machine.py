@@ -18,7 +18,6 @@ from aiokafkawire.group.consumer_protocol.effects import (
     SendConsumerHeartbeat,
     SendLeaveEpoch,
 )
-from aiokafkawire.group.consumer_protocol.heartbeats import UNRELEASED_LIMIT_S
 from aiokafkawire.group.consumer_protocol.machine import ConsumerProtocolMachine
 from aiokafkawire.group.consumer_protocol.table import TRANSITIONS
 from aiokafkawire.group.membership import events as shared
@@ -29,7 +28,6 @@ from aiokafkawire.group.membership.effects import (
     FindCoordinator,
     ForgetCoordinator,
     InterruptPoll,
-    LogMessage,
     LosePartitions,
     MembershipEffect,
     RevokePartitions,
@@ -57,6 +55,7 @@ STATES: tuple[outside.MembershipState, ...] = (
         HEARTBEAT, 4, (O0, O1), TARGET, (O1,), REQUEST, outside.NextAction.JOIN
     ),
     outside.Leaving(REQUEST, outside.NextAction.CLOSE, 10.0),
+    states.LeavingUnpolled(REQUEST, 10.0),
     outside.PollTimedOut(),
     outside.JoinFailed(ERROR),
     outside.Fenced(ERROR),
@@ -318,58 +317,6 @@ def test_a_recreated_topic_is_revoked_and_assigned() -> None:
     assert revoke.partitions == topic_partitions(0, 1)
     effects = machine.handle(shared.PartitionsRevoked(revoke.request), 6.5)
     assert only(effects, AssignPartitions).partitions == topic_partitions(0)
-
-
-def test_a_member_without_polls_leaves_and_the_next_poll_joins_again() -> None:
-    machine = joined()
-    effects = machine.handle(shared.DeadlineReached(), 301.0)
-    assert only(effects, LosePartitions).partitions == topic_partitions(0, 1)
-    assert isinstance(effects[-1], SendLeaveEpoch)
-    assert machine.next_deadline() > 1e6
-    machine.handle(shared.PollStarted(), 400.0)
-    machine.context.poll_timer.last_poll = 400.0
-    only(machine.handle(shared.DeadlineReached(), 400.0), FindCoordinator)
-
-
-def test_a_static_member_waits_for_its_predecessor() -> None:
-    machine = machine_in(outside.Unjoined(), instance_id="a")
-    machine.handle(shared.Subscribed(TOPICS), 0.0)
-    find = only(machine.handle(shared.DeadlineReached(), 0.0), FindCoordinator)
-    machine.handle(shared.CoordinatorFound(find.request, 1), 0.0)
-    now, warnings = 0.0, 0
-    while now < UNRELEASED_LIMIT_S:
-        join = due(machine, now)
-        effects = machine.handle(events.InstanceIdUnreleased(join.request, ERROR), now)
-        warnings += sum(isinstance(effect, LogMessage) for effect in effects)
-        now = machine.next_deadline()
-    assert warnings == 1
-    join = due(machine, now)
-    machine.handle(events.InstanceIdUnreleased(join.request, ERROR), now)
-    assert machine.error is ERROR
-
-
-@pytest.mark.parametrize("owns", [False, True])
-def test_closing_revokes_leaves_and_ends(owns: bool) -> None:
-    machine = joined()
-    if not owns:
-        heartbeat = due(machine, 6.0)
-        machine.handle(events.MemberFenced(heartbeat.request, ERROR), 6.0)
-        due(machine, 6.0)
-    effects = machine.handle(shared.CloseRequested(50.0), 7.0)
-    if owns:
-        revoke = only(effects, RevokePartitions)
-        assert revoke.partitions == topic_partitions(0, 1)
-        effects = machine.handle(shared.PartitionsRevoked(revoke.request), 8.0)
-    leave = only(effects, SendLeaveEpoch)
-    machine.handle(shared.GroupLeft(leave.request), 8.1)
-    assert machine.is_closed
-
-
-def test_closing_before_the_first_heartbeat_sends_nothing() -> None:
-    machine = machine_in(outside.Unjoined())
-    machine.handle(shared.Subscribed(TOPICS), 0.0)
-    assert machine.handle(shared.CloseRequested(50.0), 0.0) == ()
-    assert machine.is_closed
 
 
 def test_an_error_ends_the_membership_and_a_later_poll_joins_again() -> None:
