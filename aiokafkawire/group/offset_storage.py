@@ -1,4 +1,4 @@
-"""Where the offsets of a group are stored, and as which member they are committed."""
+"""Storage of the offsets of a group, and the member that commits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a close does to the membership (KIP-1092), in both protocols."""
+"""Effect of a close on the membership (KIP-1092), in both protocols."""
 
 from __future__ import annotations
 
