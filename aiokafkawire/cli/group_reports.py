@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Admin,
         ClassicGroupDescription,
         ConsumerGroupDescription,
+        MemberDescription,
         ShareGroupDescription,
         StreamsGroupDescription,
     )
@@ -37,13 +38,20 @@ OTHER_TYPE_CODES = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTE
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member of a group; `partitions` is its assignment, empty during a rebalance."""
+    """A member of a group; `partitions` is its assignment, empty during a rebalance.
+
+    Brokers report `member_epoch` where they assign the partitions, and the target assignment and
+    the `protocol` of a member in a group of the consumer protocol.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...] = ()
+    member_epoch: int | None = None
+    target_partitions: tuple[TopicPartition, ...] | None = None
+    protocol: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,10 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group with its members and offsets; `group_type` is None before Kafka 3.8."""
+    """A group with its members and offsets.
+
+    `group_type` is None before Kafka 3.8. A classic group has no epochs.
+    """
 
     group_id: str
     group_type: str | None
@@ -72,6 +83,8 @@ class GroupReport:
     coordinator: int | None
     members: tuple[MemberRow, ...] = ()
     offsets: tuple[OffsetRow, ...] = ()
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
 
     @property
     def lag(self) -> int:
@@ -207,12 +220,23 @@ def _consumer_report(group: ConsumerGroupDescription) -> GroupReport:
         "" if group.is_simple_consumer_group else "consumer",
         group.partition_assignor,
         group.coordinator_id,
-        tuple(
-            MemberRow(
-                each.member_id, each.group_instance_id, each.client_id, each.host, each.assignment
-            )
-            for each in group.members
-        ),
+        tuple(map(_consumer_row, group.members)),
+        group_epoch=group.group_epoch,
+        target_assignment_epoch=group.target_assignment_epoch,
+    )
+
+
+def _consumer_row(member: MemberDescription) -> MemberRow:
+    protocol = None if member.upgraded is None else ("consumer" if member.upgraded else "classic")
+    return MemberRow(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.host,
+        member.assignment,
+        member.member_epoch,
+        member.target_assignment,
+        protocol,
     )
 
 
@@ -224,12 +248,7 @@ def _classic_report(group: ClassicGroupDescription) -> GroupReport:
         group.protocol,
         group.protocol_data,
         group.coordinator_id,
-        tuple(
-            MemberRow(
-                each.member_id, each.group_instance_id, each.client_id, each.host, each.assignment
-            )
-            for each in group.members
-        ),
+        tuple(map(_consumer_row, group.members)),
     )
 
 
@@ -242,10 +261,19 @@ def _share_report(group: ShareGroupDescription, offsets: tuple[OffsetRow, ...]) 
         "",
         group.coordinator_id,
         tuple(
-            MemberRow(each.member_id, None, each.client_id, each.host, each.assignment)
+            MemberRow(
+                each.member_id,
+                None,
+                each.client_id,
+                each.host,
+                each.assignment,
+                each.member_epoch,
+            )
             for each in group.members
         ),
         offsets,
+        group.group_epoch,
+        group.target_assignment_epoch,
     )
 
 
@@ -258,9 +286,17 @@ def _streams_report(group: StreamsGroupDescription) -> GroupReport:
         "",
         group.coordinator_id,
         tuple(
-            MemberRow(each.member_id, each.instance_id, each.client_id, each.client_host)
+            MemberRow(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                member_epoch=each.member_epoch,
+            )
             for each in group.members
         ),
+        group_epoch=group.group_epoch,
+        target_assignment_epoch=group.target_assignment_epoch,
     )
 
 
@@ -276,17 +312,10 @@ def group_to_dict(group: GroupReport) -> dict[str, Any]:
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
         "coordinator": group.coordinator,
+        "group_epoch": group.group_epoch,
+        "target_assignment_epoch": group.target_assignment_epoch,
         "lag": group.lag,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "client_id": member.client_id,
-                "host": member.host,
-                "partitions": [tp._asdict() for tp in member.partitions],
-            }
-            for member in group.members
-        ],
+        "members": [_member_to_dict(member) for member in group.members],
         "offsets": [
             {
                 **each.partition._asdict(),
@@ -300,13 +329,36 @@ def group_to_dict(group: GroupReport) -> dict[str, Any]:
     }
 
 
+def _member_to_dict(member: MemberRow) -> dict[str, Any]:
+    target = member.target_partitions
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "partitions": [tp._asdict() for tp in member.partitions],
+        "member_epoch": member.member_epoch,
+        "target_partitions": None if target is None else [tp._asdict() for tp in target],
+        "protocol": member.protocol,
+    }
+
+
 def group_text(group: GroupReport) -> str:
     """Return a group as `groups describe` prints it."""
-    protocol = f", {group.protocol}" if group.protocol else ""
-    kind = "" if group.group_type in {None, "Classic"} else f"{group.group_type} group, "
-    place = "" if group.coordinator is None else f", coordinator {group.coordinator}"
-    count = pluralize(len(group.members), "member")
-    text = f"{group.group_id}: {kind}{group.state}{protocol}{place}, {count}, lag {group.lag}\n"
+    parts = [
+        f"{group.group_id}: "
+        + ("" if group.group_type in {None, "Classic"} else f"{group.group_type} group, ")
+        + group.state
+    ]
+    if group.protocol:
+        parts.append(group.protocol)
+    if group.coordinator is not None:
+        parts.append(f"coordinator {group.coordinator}")
+    if group.group_epoch is not None:
+        parts.append(f"epoch {group.group_epoch}")
+        parts.append(f"target epoch {group.target_assignment_epoch}")
+    parts += [pluralize(len(group.members), "member"), f"lag {group.lag}"]
+    text = ", ".join(parts) + "\n"
     if group.offsets:
         names: dict[str | None, int] = {
             member.member_id: number for number, member in enumerate(group.members, 1)
@@ -320,19 +372,30 @@ def group_text(group: GroupReport) -> str:
             "  ",
         )
     if group.members:
-        text += "\n" + format_table(
-            ("member", "id", "instance", "client", "host", "partitions"),
-            [
-                (
-                    number,
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.host,
-                    format_partitions(member.partitions),
-                )
-                for number, member in enumerate(group.members, 1)
-            ],
-            "  ",
-        )
+        text += "\n" + _member_table(group)
     return text
+
+
+def _member_table(group: GroupReport) -> str:
+    """Return the members as a table; only a group with epochs has the columns about them."""
+    heads = ["member", "id", "instance", "client", "host", "partitions"]
+    rows: list[list[object]] = [
+        [
+            number,
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.host,
+            format_partitions(member.partitions),
+        ]
+        for number, member in enumerate(group.members, 1)
+    ]
+    if group.group_epoch is not None:
+        heads.append("epoch")
+        for row, member in zip(rows, group.members, strict=True):
+            row.append(member.member_epoch)
+    if any(member.target_partitions is not None for member in group.members):
+        heads += ["target", "protocol"]
+        for row, member in zip(rows, group.members, strict=True):
+            row += [format_partitions(member.target_partitions or ()), member.protocol]
+    return format_table(tuple(heads), [tuple(row) for row in rows], "  ")

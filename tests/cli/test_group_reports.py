@@ -3,12 +3,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
 
 from aiokafkawire import Admin, Broker, Consumer, Producer, TopicPartition
-from aiokafkawire.cli.group_reports import OffsetRow, describe_groups
+from aiokafkawire.cli.group_reports import (
+    GroupReport,
+    MemberRow,
+    OffsetRow,
+    describe_groups,
+    group_text,
+    group_to_dict,
+)
 from aiokafkawire.errors import BrokerError
 
 from .shell import aiokafkawire
@@ -56,6 +64,60 @@ async def test_a_group_is_described_with_its_members_and_lag() -> None:
             OffsetRow(FIRST, 1, 3, 2, member.member_id),
             OffsetRow(SECOND, None, 0, None, member.member_id),
         )
+
+
+async def test_a_group_of_the_consumer_protocol_is_described_with_epochs_and_targets() -> None:
+    async with shop() as (broker, admin):
+        options: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "group_id": "billing",
+            "auto_offset_reset": "earliest",
+        }
+        async with Consumer("orders", group_protocol="consumer", **options) as consumer:
+            await consumer.getone()
+            (group,), errors = await describe_groups(admin, ["billing"])
+            assert errors == []
+            assert (group.group_type, group.protocol) == ("Consumer", "uniform")
+            assert group.group_epoch == group.target_assignment_epoch == 2
+            (member,) = group.members
+            assert (member.member_epoch, member.protocol) == (2, "consumer")
+            assert member.partitions == member.target_partitions == (FIRST, SECOND)
+
+
+def test_the_target_of_a_member_stands_beside_its_assignment() -> None:
+    """A member of the classic protocol still owns what one of the consumer protocol is to get."""
+    old = MemberRow("old", None, "desk", "/127.0.0.1", (FIRST, SECOND), 4, (FIRST,), "classic")
+    new = MemberRow("new", None, "desk", "/127.0.0.1", (), 5, (SECOND,), "consumer")
+    group = GroupReport(
+        *("billing", "Consumer", "Reconciling", "consumer", "uniform", 3, (old, new)),
+        group_epoch=6,
+        target_assignment_epoch=5,
+    )
+    assert group_text(group) == (
+        "billing: Consumer group, Reconciling, uniform, coordinator 3, epoch 6, target epoch 5,"
+        " 2 members, lag 0\n\n"
+        "  member  id   instance  client  host        partitions     epoch  target      protocol\n"
+        "       1  old  -         desk    /127.0.0.1  orders [0, 1]      4  orders [0]  classic\n"
+        "       2  new  -         desk    /127.0.0.1  no partitions      5  orders [1]  consumer\n"
+    )
+    shown = group_to_dict(group)
+    assert (shown["group_epoch"], shown["target_assignment_epoch"]) == (6, 5)
+    assert [
+        (each["member_epoch"], each["protocol"], each["target_partitions"])
+        for each in shown["members"]
+    ] == [
+        (4, "classic", [{"topic": "orders", "partition": 0}]),
+        (5, "consumer", [{"topic": "orders", "partition": 1}]),
+    ]
+
+
+def test_a_classic_group_has_no_epochs() -> None:
+    member = MemberRow("only", None, "desk", "/127.0.0.1", (FIRST,))
+    group = GroupReport("billing", "Classic", "Stable", "consumer", "range", 3, (member,))
+    assert "epoch" not in group_text(group)
+    assert "target" not in group_text(group)
+    assert group_to_dict(group)["group_epoch"] is None
+    assert group_to_dict(group)["members"][0]["target_partitions"] is None
 
 
 @pytest.mark.slow
