@@ -21,7 +21,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.connection import connector
 from aiokafkawire.connection.node_api_versions import parse_api_version
-from tests.behaviour import security, workers
+from tests.behaviour import client_options, security, workers
 from tests.behaviour.features import embedded_lacks, not_applicable, release_wanted
 from tests.brokers.fixtures import session_kafka, what_real_kafka_needs
 from tests.brokers.kafka import DEFAULT_VERSION, Kafka
@@ -33,8 +33,15 @@ HERE = "tests/behaviour/"
 NODES = 3
 """The embedded cluster has more than one node, so that partitions have different leaders."""
 
-MIN_SESSION_TIMEOUT_MS = 500
-"""Server properties of real Kafka in these tests."""
+SERVER_OPTIONS: BrokerOptions = {
+    "group_min_session_timeout_ms": 500,
+    "group_consumer_min_session_timeout_ms": 500,
+    "group_consumer_session_timeout_ms": 3_000,
+    "group_consumer_min_heartbeat_interval_ms": 100,
+    "group_consumer_heartbeat_interval_ms": 200,
+    "group_consumer_assignment_interval_ms": 0,
+}
+"""Server properties of real Kafka in these tests (`tests.brokers.settings`)."""
 
 REAL: Mapping[str, tuple[str, int]] = {
     "kafka": (DEFAULT_VERSION, 1),
@@ -79,8 +86,7 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
         | (REPLICATED if request.config.getoption("--on") == "replicated" else {})
     )
     async with Broker(
-        group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS,
-        **options,
+        **(SERVER_OPTIONS | options),
         **security.broker_arguments(request.config),
     ) as broker:
         with pytest.MonkeyPatch.context() as patch:
@@ -129,6 +135,16 @@ def _pin(pytestconfig: pytest.Config) -> Iterator[None]:
                 connector, "parse_api_version", lambda given: parse_api_version(given or "0.9")
             )
         yield
+
+
+@pytest.fixture(autouse=True)
+def group_protocol(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Set the protocol of all members of groups in a test (`both_protocols`)."""
+    protocol: str = getattr(request, "param", "classic")
+    with pytest.MonkeyPatch.context() as patch:
+        if protocol == "consumer":
+            client_options.use_consumer_protocol(patch)
+        yield protocol
 
 
 @pytest.fixture
@@ -200,7 +216,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.stash[NOT_APPLICABLE] = reason
                 item.add_marker(pytest.mark.skip(reason=reason))
     else:
-        left_out.update(item for item in ours if embedded_lacks(item))
+        replicated = REPLICATED["as_of"] if on == "replicated" else None
+        left_out.update(
+            item for item in ours if embedded_lacks(item, release_wanted(item) or replicated)
+        )
         left_out.update(
             item
             for item in ours

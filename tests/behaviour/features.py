@@ -137,10 +137,12 @@ def not_applicable(version: str, item: pytest.Item) -> str | None:
     return None
 
 
-def embedded_lacks(item: pytest.Item) -> bool:
-    """Return whether the embedded broker lacks a feature that a test needs."""
-    wanted = [name for mark in item.iter_markers("needs") for name in mark.args]
-    return any(api not in HANDLERS for name in wanted for api in FEATURES[name].apis)
+def embedded_lacks(item: pytest.Item, as_of: str | None = None) -> bool:
+    """Return whether the embedded broker, as of a release, lacks a feature that a test needs."""
+    wanted = [FEATURES[name] for mark in item.iter_markers("needs") for name in mark.args]
+    if as_of is not None and not all(feature.on(as_of) for feature in wanted):
+        return True
+    return any(api not in HANDLERS for feature in wanted for api in feature.apis)
 
 
 def release_wanted(item: pytest.Item) -> str | None:

@@ -5,8 +5,6 @@ The tests name bootstrap servers alone; the other options are added where client
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -15,11 +13,10 @@ import pytest
 
 from aiokafkawire.broker import BrokerSasl, BrokerTls, CertificateAuthority
 from aiokafkawire.broker.authentication.authenticator import MECHANISM_SINCE
-from aiokafkawire.config import make_config
 from aiokafkawire.consumer import consumer
 from aiokafkawire.producer import producer
 from aiokafkawire.producer.transactions import end_detached
-from tests.behaviour.workers import CLIENT_OPTIONS
+from tests.behaviour.client_options import add_worker_options, change_options
 from tests.brokers.releases import number_of
 
 __all__ = (
@@ -63,12 +60,9 @@ def broker_arguments(config: pytest.Config) -> dict[str, Any]:
 def add_client_options(patch: pytest.MonkeyPatch, options: Mapping[str, Any]) -> None:
     """Let all clients have these options, in this process and in those of `workers`."""
 
-    def make(config_class: Any, given: Mapping[str, Any]) -> Any:
-        return make_config(config_class, {**options, **given})
-
     for module in MODULES:
-        patch.setattr(module, "make_config", make)
-    patch.setitem(os.environ, CLIENT_OPTIONS, json.dumps(dict(options)))
+        change_options(patch, module, lambda given: {**options, **given})
+    add_worker_options(patch, options)
 
 
 def not_secured(config: pytest.Config, release: str) -> str | None:

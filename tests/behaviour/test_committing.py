@@ -10,6 +10,7 @@ import pytest
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import ClientClosed, CommitFailed
 from aiokafkawire.types import OffsetAndMetadata
+from tests.behaviour.client_options import both_protocols
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
@@ -33,6 +34,7 @@ def member(bootstrap_servers: str, topic: str, group_id: str, **options: Any) ->
 
 
 @needs("groups")
+@both_protocols
 async def test_commit_and_resume(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(10))
     [partition] = partitions_of(topic, 1)
@@ -47,6 +49,7 @@ async def test_commit_and_resume(bootstrap_servers: str, topic: str, group_id: s
 
 
 @needs("groups")
+@both_protocols
 async def test_commit_of_given_offsets_with_a_note(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -67,6 +70,7 @@ async def test_commit_of_given_offsets_with_a_note(
 
 
 @needs("groups")
+@both_protocols
 async def test_commit_of_a_batch(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(10))
     [partition] = partitions_of(topic, 1)
@@ -83,6 +87,7 @@ async def test_commit_of_a_batch(bootstrap_servers: str, topic: str, group_id: s
 
 
 @needs("offsets in Kafka")
+@both_protocols
 async def test_a_consumer_with_assigned_partitions_may_commit(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -109,6 +114,7 @@ async def test_a_commit_without_a_group_is_refused(bootstrap_servers: str, topic
 
 
 @needs("groups")
+@both_protocols
 async def test_leaving_commits_with_auto_commit(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(5))
     options = {"enable_auto_commit": True, **UNHURRIED}
@@ -120,6 +126,7 @@ async def test_leaving_commits_with_auto_commit(bootstrap_servers: str, topic: s
 
 
 @needs("groups")
+@both_protocols
 async def test_leaving_commits_nothing_without_auto_commit(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -131,6 +138,7 @@ async def test_leaving_commits_nothing_without_auto_commit(
 
 
 @needs("groups")
+@both_protocols
 async def test_auto_commit_works_while_the_application_reads(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -153,6 +161,7 @@ async def test_auto_commit_works_while_the_application_reads(
 
 
 @needs("groups")
+@both_protocols
 async def test_auto_commit_never_passes_what_is_still_worked_on(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -177,6 +186,7 @@ async def test_auto_commit_never_passes_what_is_still_worked_on(
 
 
 @needs("groups")
+@both_protocols
 async def test_work_that_raised_is_not_committed(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(6))
 
@@ -193,6 +203,7 @@ async def test_work_that_raised_is_not_committed(bootstrap_servers: str, topic: 
 
 
 @needs("groups")
+@both_protocols
 async def test_seek_to_committed_reads_again_what_was_not_committed(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -205,6 +216,7 @@ async def test_seek_to_committed_reads_again_what_was_not_committed(
 
 
 @needs("groups")
+@both_protocols
 async def test_two_groups_have_positions_of_their_own(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -217,6 +229,7 @@ async def test_two_groups_have_positions_of_their_own(
 
 
 @needs("groups")
+@both_protocols
 async def test_a_partition_of_another_member_is_not_committed(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -235,6 +248,7 @@ async def test_a_partition_of_another_member_is_not_committed(
 
 
 @needs("groups")
+@both_protocols
 async def test_invalid_offsets_are_rejected_at_the_call(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -254,6 +268,7 @@ async def test_invalid_offsets_are_rejected_at_the_call(
 
 
 @needs("groups")
+@both_protocols
 async def test_a_listener_commits_what_goes_when_the_consumer_is_closed(
     bootstrap_servers: str, topic: str, group_id: str
 ):

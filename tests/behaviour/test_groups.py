@@ -10,6 +10,7 @@ import pytest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.types import TopicPartition
+from tests.behaviour.client_options import both_protocols
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
@@ -33,6 +34,7 @@ pytestmark = [needs("groups"), pytest.mark.slow]
 PARTITIONS = 12
 
 
+@both_protocols
 async def test_a_lone_member_gets_every_partition(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -65,6 +67,7 @@ async def test_two_members_share_the_partitions_by_range(
         assert len(one.seen) + len(other.seen) == len(everything)
 
 
+@both_protocols
 async def test_a_member_that_leaves_is_replaced_at_once(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -85,6 +88,7 @@ async def test_a_member_that_leaves_is_replaced_at_once(
     assert sum(len(worker.seen) for worker in workers) == len(wanted)
 
 
+@both_protocols
 async def test_of_three_members_one_is_killed_and_nothing_is_lost(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str, running_backend: str
 ):
@@ -121,6 +125,7 @@ async def test_of_three_members_one_is_killed_and_nothing_is_lost(
     assert seen | spread_values(20, PARTITIONS) == spread_values(40, PARTITIONS)
 
 
+@both_protocols
 async def test_a_member_killed_at_work_costs_no_record(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str, running_backend: str
 ):
@@ -146,6 +151,7 @@ async def test_a_member_killed_at_work_costs_no_record(
         assert offsets == list(range(begin, 100))
 
 
+@both_protocols
 async def test_members_that_come_and_go_lose_and_repeat_nothing(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -172,6 +178,7 @@ def _all(workers: list[Worker]) -> set[bytes | None]:
     return set().union(*(worker.values for worker in workers))
 
 
+@both_protocols
 async def test_heartbeats_go_on_while_the_application_works(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -191,6 +198,7 @@ async def test_heartbeats_go_on_while_the_application_works(
         assert await committed(consumer, TopicPartition(topic, 0)) == 5
 
 
+@both_protocols
 async def test_a_member_that_polls_too_seldom_loses_its_partitions(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -245,6 +253,7 @@ async def test_a_listener_hears_what_is_assigned_and_revoked(
     assert rebalances[-1][0] == "revoked"
 
 
+@both_protocols
 async def test_offsets_committed_at_revocation_are_where_the_next_owner_begins(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -273,6 +282,7 @@ async def test_offsets_committed_at_revocation_are_where_the_next_owner_begins(
     assert worker.seen
 
 
+@both_protocols
 async def test_a_pattern_finds_topics_made_later(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -292,6 +302,7 @@ async def test_a_pattern_finds_topics_made_later(
         assert [record.topic for record in await take(consumer, 1)] == [later]
 
 
+@both_protocols
 async def test_one_member_may_read_several_topics(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -306,6 +317,7 @@ async def test_one_member_may_read_several_topics(
     assert {record.topic for record in records} == set(topics)
 
 
+@both_protocols
 async def test_a_changed_subscription_moves_the_assignment(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -321,6 +333,7 @@ async def test_a_changed_subscription_moves_the_assignment(
         assert set(consumer.assignment()) == set(partitions_of(second, 2))
 
 
+@both_protocols
 async def test_more_members_than_partitions_leaves_one_idle_but_ready(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):

@@ -11,6 +11,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from tests.behaviour.client_options import both_protocols
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
@@ -109,6 +110,7 @@ async def test_a_seek_with_the_epoch_that_was_read_goes_there(bootstrap_servers:
 
 
 @needs("committed epochs")
+@both_protocols
 async def test_a_commit_keeps_the_epoch_and_reading_resumes_there(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -192,6 +194,7 @@ async def test_lag_and_ends_are_known_after_the_first_fetch(bootstrap_servers: s
 
 
 @needs("groups")
+@both_protocols
 async def test_consumer_metrics(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(20))
     async with Consumer(

@@ -12,6 +12,7 @@ import pytest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import CommitFailed, FencedInstanceId, GroupFailed
 from aiokafkawire.types import TopicPartition
+from tests.behaviour.client_options import both_protocols
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
@@ -68,6 +69,7 @@ async def test_a_restart_brings_the_same_partitions_and_the_others_hear_nothing(
         assert ones.calls == calls_before
 
 
+@both_protocols
 async def test_a_member_that_leaves_keeps_its_place_until_its_session_ends(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -126,6 +128,7 @@ async def test_the_first_hears_at_its_commit_too_that_it_is_fenced(
             assert await committed(two, TopicPartition(topic, 0)) is None
 
 
+@both_protocols
 async def test_a_member_that_comes_back_for_other_topics_gets_those(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):

@@ -24,6 +24,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import GroupMetadata, TopicPartition
+from tests.behaviour.client_options import both_protocols
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs, without
 from tests.behaviour.support import (
@@ -350,6 +351,7 @@ async def test_many_transactions_one_after_the_other_and_beside_each_other(
 
 
 @needs("fencing by group")
+@both_protocols
 async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):
@@ -431,6 +433,7 @@ async def test_the_next_owner_waits_for_offsets_of_an_open_transaction(
 
 
 @needs("fencing by group")
+@both_protocols
 async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refused(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):
@@ -469,6 +472,7 @@ class LossListener(RebalanceListener):
 
 
 @needs("fencing by group")
+@both_protocols
 async def test_a_worker_that_takes_too_long_commits_nothing(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):
@@ -632,6 +636,7 @@ async def test_the_loop_of_stream_workers_gives_each_record_once(
 
 
 @needs("fencing by group")
+@both_protocols
 async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -36,7 +36,15 @@ API_VERSION = "TEST_API_VERSION"
 CLIENT_OPTIONS = "TEST_CLIENT_OPTIONS"
 """Options in JSON, such as those of TLS."""
 
+CLASSIC_OPTIONS = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
+"""Options that the brokers set for members of the consumer protocol."""
+
 ROOT = Path(__file__).parents[2]
+
+
+def without_classic_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a member of the consumer protocol."""
+    return {name: value for name, value in options.items() if name not in CLASSIC_OPTIONS}
 
 
 class Worker:
@@ -188,14 +196,16 @@ async def worker_process(
 
 
 async def _main(bootstrap_servers: str, topic: str, group_id: str, pause_s: str) -> None:
+    options = MEMBER | json.loads(os.environ.get(CLIENT_OPTIONS, "{}"))
+    if options.get("group_protocol") == "consumer":
+        options = without_classic_options(options)
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
         max_poll_records=10,
         api_version=os.environ.get(API_VERSION),
-        **MEMBER,
-        **json.loads(os.environ.get(CLIENT_OPTIONS, "{}")),
+        **options,
     ) as consumer:
         async for batch in consumer.batches():
             try:

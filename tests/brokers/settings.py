@@ -93,6 +93,8 @@ def _common(release: Release, nodes: int) -> dict[str, str]:
         # A rebalance of the consumer protocol takes a few heartbeats.
         settings["group.consumer.min.heartbeat.interval.ms"] = "100"
         settings["group.consumer.heartbeat.interval.ms"] = "200"
+        settings["group.consumer.min.session.timeout.ms"] = "500"
+        settings["group.consumer.session.timeout.ms"] = "3000"
     if release.number >= (4, 3):
         settings["group.consumer.assignment.interval.ms"] = "0"
     return settings

@@ -11,6 +11,7 @@ from uuid import UUID
 import anyio
 import pytest
 
+from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.groups.consumer_group.java_order import topic_hash
 from aiokafkawire.runtime import Address, RealRuntime
@@ -27,6 +28,7 @@ ATTEMPTS = 8
 MEMBERS = ("alpha", "beta", "gamma", "delta", "m5")
 STATIC = {"gamma": "inst-gamma"}
 CONVERSATIONS, STEPS = 40, 40
+GROUPS = [f"kip848-{number}" for number in range(CONVERSATIONS)]
 READY_S = 60
 
 
@@ -196,6 +198,12 @@ async def test_random_conversations(
     kafka_43_server: Kafka, record_property: Callable[[str, object], None]
 ) -> None:
     host, _, port = kafka_43_server.bootstrap_servers.split(",")[0].rpartition(":")
+    # Sessions of the tests end within seconds; here, none may end.
+    configs = {"consumer.session.timeout.ms": "45000"}
+    async with Admin(bootstrap_servers=kafka_43_server.bootstrap_servers) as admin:
+        await admin.incremental_alter_configs(
+            {ConfigResource(ConfigResourceType.GROUP, group): configs for group in GROUPS}
+        )
     async with Broker(as_of="4.3") as broker:
         real = Side(Address(host, int(port)))
         ours = Side(next(iter(broker.nodes.values())))
@@ -207,8 +215,8 @@ async def test_random_conversations(
             await wait_until_ready(real)
             rng = random.Random(848)
             equal = 0
-            for number in range(CONVERSATIONS):
-                equal += await converse(real, ours, f"kip848-{number}", rng)
+            for group in GROUPS:
+                equal += await converse(real, ours, group, rng)
         finally:
             await real.close()
             await ours.close()
