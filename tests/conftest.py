@@ -70,6 +70,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "nodes that replicate",
     )
     parser.addoption(
+        "--all-backends",
+        action="store_true",
+        help="run the tests of behaviour on every event loop on older releases and three nodes too",
+    )
+    parser.addoption(
         "--security-protocol",
         choices=get_args(SecurityProtocol),
         default="PLAINTEXT",

@@ -20,10 +20,13 @@ Options = Mapping[str, Any]
 
 both_protocols = pytest.mark.parametrize(
     "group_protocol",
-    ["classic", pytest.param("consumer", marks=pytest.mark.needs("consumer protocol"))],
+    [
+        "classic",
+        pytest.param("consumer", marks=pytest.mark.needs("consumer protocol"), id="KIP-848"),
+    ],
     indirect=True,
 )
-"""Mark of tests that hold for members of both group protocols."""
+"""Mark of tests that hold for members of both group protocols; `-k KIP-848` selects the newer."""
 
 
 def change_options(

@@ -196,7 +196,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Except on one node of the newest release, run on one event loop only.
+    """Except on one node of the newest release, run on one event loop only, by default.
 
     Tests about older releases are left out on the newest; tests of features that an older release
     lacks are skipped with the reason.
@@ -204,7 +204,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     on = config.getoption("--on")
     ours = [item for item in items if item.nodeid.startswith(HERE)]
     left_out: set[pytest.Item] = set()
-    if on not in {"embedded", "kafka"}:
+    if on not in {"embedded", "kafka"} and not config.getoption("--all-backends"):
         left_out.update(item for item in ours if backend_of(item) not in {None, "asyncio"})
     if on in REAL:
         version = REAL[on][0]

@@ -47,12 +47,23 @@ def without_classic_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in CLASSIC_OPTIONS}
 
 
+def member_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a member with short timeouts, of either protocol."""
+    together = MEMBER | options
+    if together.get("group_protocol") == "consumer":
+        return without_classic_options(together)
+    return together
+
+
 class Worker:
     """A member of a group in a task: reads, commits, remembers. `leave` leaves the group."""
 
     def __init__(self, bootstrap_servers: str, topic: str, group_id: str, **options: Any) -> None:
         self.consumer = Consumer(
-            topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **(MEMBER | options)
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            group_id=group_id,
+            **member_options(options),
         )
         self.seen: list[Record] = []
         self._entered = self._leaving = False
@@ -196,9 +207,7 @@ async def worker_process(
 
 
 async def _main(bootstrap_servers: str, topic: str, group_id: str, pause_s: str) -> None:
-    options = MEMBER | json.loads(os.environ.get(CLIENT_OPTIONS, "{}"))
-    if options.get("group_protocol") == "consumer":
-        options = without_classic_options(options)
+    options = member_options(json.loads(os.environ.get(CLIENT_OPTIONS, "{}")))
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap_servers,
