@@ -97,7 +97,11 @@ def join_event(
         return events.ProtocolViolation(request, f"assignor {protocol!r} was not offered")
     if response.leader != response.member_id:
         return events.JoinedAsFollower(
-            request, response.member_id, response.generation_id, protocol
+            request,
+            response.member_id,
+            response.generation_id,
+            protocol,
+            coordinator_assigns=not response.leader,
         )
     members = tuple(
         states.JoinedMember(member.member_id, member.group_instance_id, bytes(member.metadata))

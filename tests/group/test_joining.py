@@ -264,6 +264,19 @@ def test_a_missed_generation_loses_all_kept_partitions() -> None:
     assert isinstance(membership.state, states.Joining)
 
 
+def test_a_missed_epoch_of_a_group_of_the_consumer_protocol_loses_nothing() -> None:
+    """The epoch of such a group also grows while this member is asked for nothing."""
+    membership, join = cooperative_rejoin()
+    joined = events.JoinedAsFollower(
+        join.request, "me", 7, "cooperative-sticky", coordinator_assigns=True
+    )
+    effects = membership.handle(joined, 4.0)
+    assert only(effects, SendSync).generation.number == 7
+    assert not any(isinstance(effect, LosePartitions) for effect in effects)
+    assert isinstance(membership.state, states.Resyncing)
+    assert membership.state.assignment == (P0, P1)
+
+
 def test_a_rejoining_leader_sends_assignments() -> None:
     membership, join = cooperative_rejoin()
     leader = events.JoinedAsLeader(join.request, "me", 2, "cooperative-sticky", MEMBERS)

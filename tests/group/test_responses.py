@@ -75,6 +75,9 @@ def test_join_responses() -> None:
     assert responses.join_event(5, joined(), ["range"]) == events.JoinedAsFollower(
         5, "me", 3, "range"
     )
+    assert responses.join_event(5, joined(leader=""), ["range"]) == events.JoinedAsFollower(
+        5, "me", 3, "range", coordinator_assigns=True
+    )
     required = joined(error_code=ErrorCode.MEMBER_ID_REQUIRED)
     assert responses.join_event(5, required, ["range"]) == events.MemberIdAssigned(5, "me")
     refused = joined(error_code=ErrorCode.INVALID_SESSION_TIMEOUT)

@@ -119,10 +119,13 @@ class CoordinatorNotFound(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class JoinedAsFollower(RequestCompleted):
+    """`coordinator_assigns`: this is a group of the consumer protocol, which has no leader."""
+
     request: int
     member_id: str
     generation: int
     protocol: str
+    coordinator_assigns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

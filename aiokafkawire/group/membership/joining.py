@@ -225,7 +225,7 @@ def rejoined(
             context, state, events.ProtocolViolation(event.request, violation), now
         )
     # mutation: missed-generation-ignored
-    if event.generation > state.generation.number + 1:
+    if event.generation > state.generation.number + 1 and not _coordinator_assigns(event):
         # In the missed generation, the partitions may have been assigned to other members.
         reason = "the group had a generation without this member"
         attempt = replace(state.attempt, reason=reason)
@@ -242,6 +242,15 @@ def rejoined(
     return rejoin_state(
         generation, heartbeat, state.assignment, request, state.attempt, state.pending_leave
     ), effects
+
+
+def _coordinator_assigns(event: events.JoinedAsFollower | events.JoinedAsLeader) -> bool:
+    """Return whether the coordinator tracks who owns the partitions (KIP-848).
+
+    It assigns none to another member before this one has revoked it or is removed, so that
+    generations may be missed.
+    """
+    return isinstance(event, events.JoinedAsFollower) and event.coordinator_assigns
 
 
 def new_generation(
