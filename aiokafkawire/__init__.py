@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiokafkawire._about import About, about
     from aiokafkawire.admin import Admin
     from aiokafkawire.broker import Broker
-    from aiokafkawire.consumer import Consumer, RebalanceListener
+    from aiokafkawire.consumer import Consumer, RebalanceListener, SubscriptionPattern
     from aiokafkawire.errors import (
         AuthenticationFailed,
         AuthorizationFailed,
@@ -132,6 +132,7 @@ __all__ = (
     "RequestTimedOut",
     "RoundRobinAssignor",
     "StickyAssignor",
+    "SubscriptionPattern",
     "TimestampType",
     "TlsError",
     "TokenUnavailable",
@@ -199,6 +200,7 @@ _DEFINED_IN = {
     "TlsError": "errors",
     "RoundRobinAssignor": "group",
     "StickyAssignor": "group",
+    "SubscriptionPattern": "consumer",
     "TimestampType": "types",
     "TokenUnavailable": "errors",
     "TopicPartition": "types",

@@ -2,6 +2,12 @@
 
 from aiokafkawire.consumer.consumer import Consumer
 from aiokafkawire.consumer.iterators import BatchIterator, RecordIterator
-from aiokafkawire.consumer.subscription import RebalanceListener
+from aiokafkawire.consumer.subscription import RebalanceListener, SubscriptionPattern
 
-__all__ = ("BatchIterator", "Consumer", "RebalanceListener", "RecordIterator")
+__all__ = (
+    "BatchIterator",
+    "Consumer",
+    "RebalanceListener",
+    "RecordIterator",
+    "SubscriptionPattern",
+)

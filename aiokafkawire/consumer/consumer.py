@@ -33,11 +33,13 @@ from .subscription import (
     SubscribedPattern,
     SubscribedTopics,
     Subscription,
-    parse_pattern,
+    SubscriptionPattern,
+    parse_subscription,
     parse_topics,
     validate_listener,
 )
 from .topic_calls import TopicCalls
+from .topic_subscription import PATTERN_REFUSED
 from .validation import validate_partitions
 
 __all__ = ("Consumer",)
@@ -185,7 +187,7 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
 
     def subscribe(
         self,
-        topics: Iterable[str] = (),
+        topics: Iterable[str] | SubscriptionPattern = (),
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
@@ -196,20 +198,23 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         (JoinGroup, KIP-429, KIP-345).
 
         Args:
-            topics: Names of topics.
+            topics: Names of topics, or a `SubscriptionPattern` that the coordinator matches, which
+                needs `group_protocol="consumer"`.
             pattern: Regular expression; all topics whose whole name matches are read, including
                 topics created later.
             listener: Called when partitions are assigned, revoked or lost.
 
         Raises:
-            IllegalState: Partitions are assigned with `assign`.
+            IllegalState: Partitions are assigned with `assign`, or the member uses the classic
+                protocol, which has no `SubscriptionPattern`.
             TypeError: A topic is not a string, or `listener` is not a `RebalanceListener`.
             ValueError: A topic name or the pattern is invalid, or both or neither is given.
         """
-        names = parse_topics(topics)
-        if bool(names.topics) == (pattern is not None):
-            raise ValueError("subscribe() takes either topics or a pattern")
-        subscription: Subscription = names if pattern is None else parse_pattern(pattern)
+        subscription = parse_subscription(topics, pattern)
+        if isinstance(subscription, SubscriptionPattern) and (
+            self.config.group_protocol == "classic" or self.config.group_id is None
+        ):
+            raise IllegalState(PATTERN_REFUSED)
         if isinstance(self._subscription, ManualAssignment):
             raise IllegalState("partitions are assigned with assign(): call unsubscribe() first")
         self._set_subscription(subscription, validate_listener(listener))
@@ -240,12 +245,17 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         self._subscription, self._listener = subscription, listener
 
     def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics; for a pattern, the topics that match it now."""
+        """Return the subscribed topics; for a pattern, the topics that match it now.
+
+        For a `SubscriptionPattern` these are the topics of the assigned partitions.
+        """
         subscription, session = self._subscription, self._lifecycle.session
         if isinstance(subscription, SubscribedTopics):
             return frozenset(subscription.topics)
         if isinstance(subscription, SubscribedPattern) and session is not None:
             return frozenset(subscription.matches(session.cluster.metadata))
+        if isinstance(subscription, SubscriptionPattern) and session is not None:
+            return frozenset(tp.topic for tp in session.assignment)
         return frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:

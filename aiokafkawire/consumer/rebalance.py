@@ -103,17 +103,17 @@ class RebalanceHandler:
         if self.listener is not None:
             self.callbacks.schedule(self.listener.on_partitions_assigned, partitions)
 
-    def limit_to_topics(self, topics: Collection[str]) -> None:
+    def limit_to_topics(self, topics: Collection[str] | None) -> None:
         """Stop delivery of topics no longer subscribed, until their partitions are revoked.
 
         Without topics the member leaves the group, so all partitions are revoked, even if it
-        subscribes to the same topics next.
+        subscribes to the same topics next. None is a pattern that the coordinator matches.
         """
-        if not topics:
+        if topics is not None and not topics:
             self.prepare_revoke(tuple(self._owned))
         for tp, partition in self._owned.items():
             if tp not in self._being_revoked:
-                partition.pending_revocation = tp.topic not in topics
+                partition.pending_revocation = topics is not None and tp.topic not in topics
 
     def prepare_revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Stop delivery of these partitions. They may be committed until they are revoked."""

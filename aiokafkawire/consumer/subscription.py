@@ -20,7 +20,9 @@ __all__ = (
     "SubscribedPattern",
     "SubscribedTopics",
     "Subscription",
+    "SubscriptionPattern",
     "parse_pattern",
+    "parse_subscription",
     "parse_topics",
     "validate_listener",
 )
@@ -90,6 +92,41 @@ class SubscribedPattern:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A pattern of topic names that the group's coordinator matches (KIP-848).
+
+    ::
+
+        consumer.subscribe(SubscriptionPattern("orders-.*"))
+
+    All members get the topics that the coordinator found, whatever their own metadata says. New
+    topics are noticed after 10 s or more.
+
+    Args:
+        pattern: Regular expression of RE2/J, which the whole name must match. It has no lookahead
+            and no back references.
+
+    Raises:
+        TypeError: `pattern` is not a string.
+        ValueError: `pattern` is empty.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pattern, str):
+            raise TypeError(f"a SubscriptionPattern takes a string, not {self.pattern!r:.80}")
+        if not self.pattern:
+            raise ValueError("a SubscriptionPattern must not be empty")
+        check_string(self.pattern)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics whose metadata must be requested by name."""
+        return ()
+
+
 @dataclass(frozen=True)
 class ManualAssignment:
     """Partitions chosen with `assign`."""
@@ -101,7 +138,9 @@ class ManualAssignment:
         return tuple(dict.fromkeys(tp.topic for tp in self.partitions))
 
 
-Subscription = NoSubscription | SubscribedTopics | SubscribedPattern | ManualAssignment
+Subscription = (
+    NoSubscription | SubscribedTopics | SubscribedPattern | SubscriptionPattern | ManualAssignment
+)
 
 
 def parse_topics(topics: Iterable[str]) -> SubscribedTopics:
@@ -151,6 +190,20 @@ def parse_pattern(pattern: str | re.Pattern[str]) -> SubscribedPattern:
     if not isinstance(compiled.pattern, str):
         raise TypeError(f"a pattern must be a string, not {pattern!r}")
     return SubscribedPattern(compiled)
+
+
+def parse_subscription(
+    topics: Iterable[str] | SubscriptionPattern, pattern: str | re.Pattern[str] | None
+) -> Subscription:
+    """Return the subscription to topics or to a pattern. Raises `TypeError`, `ValueError`."""
+    if isinstance(topics, SubscriptionPattern):
+        if pattern is not None:
+            raise ValueError("subscribe() takes one pattern")
+        return topics
+    names = parse_topics(topics)
+    if bool(names.topics) == (pattern is not None):
+        raise ValueError("subscribe() takes either topics or a pattern")
+    return names if pattern is None else parse_pattern(pattern)
 
 
 LISTENER_METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")

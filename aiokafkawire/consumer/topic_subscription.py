@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataUpdate
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import IllegalState, KafkaError
 from aiokafkawire.runtime import Clock, Supervisor
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
@@ -32,9 +32,15 @@ from .subscription import (
     SubscribedPattern,
     SubscribedTopics,
     Subscription,
+    SubscriptionPattern,
 )
 
-__all__ = ("TopicSubscription",)
+__all__ = ("PATTERN_REFUSED", "TopicSubscription")
+
+PATTERN_REFUSED = (
+    "a SubscriptionPattern is matched by the coordinator in the consumer protocol (KIP-848), which"
+    " needs a group_id and group_protocol='consumer'; pass pattern='…' to match in the client"
+)
 
 
 class TopicSubscription:
@@ -83,6 +89,8 @@ class TopicSubscription:
         Between topics or a pattern and a `ManualAssignment` the caller sets `NoSubscription`, which
         leaves the group.
         """
+        if isinstance(subscription, SubscriptionPattern):
+            self._require_server_side_patterns()
         # Raises for an invalid topic, before anything has changed.
         self._cluster.add_topics(subscription.topics)
         before, self.subscription = self.subscription, subscription
@@ -104,7 +112,7 @@ class TopicSubscription:
             self._group.manual = manual
             self._group.rebalance.listener = listener
         self._cluster.remove_topics(before.topics)
-        self._cluster.all_topics = isinstance(subscription, SubscribedPattern)
+        self._cluster.all_topics = isinstance(subscription, SubscribedPattern | SubscriptionPattern)
         if isinstance(subscription, ManualAssignment):
             for tp in subscription.partitions:
                 if tp not in known:
@@ -154,6 +162,9 @@ class TopicSubscription:
         topics: tuple[str, ...] = ()
         if isinstance(subscription, SubscribedTopics):
             topics = subscription.topics
+        elif isinstance(subscription, SubscriptionPattern):
+            self._apply_server_side_pattern(subscription.pattern)
+            return
         elif isinstance(subscription, SubscribedPattern):
             topics = subscription.matches(self._cluster.metadata)
             if group is None:
@@ -162,9 +173,22 @@ class TopicSubscription:
             self._assign_all(topics)
         # A member cannot commit manually assigned partitions, so the consumer joins after these
         # commits.
-        elif not group.manual_commits and tuple(sorted(topics)) != group.member.topics:
+        elif not group.manual_commits and (
+            tuple(sorted(topics)) != group.member.topics or group.member.pattern is not None
+        ):
             group.member.subscribe(topics)
             group.rebalance.limit_to_topics(topics)
+
+    def _require_server_side_patterns(self) -> None:
+        if self._group is None or self._group.member.protocol == "classic":
+            raise IllegalState(PATTERN_REFUSED)
+
+    def _apply_server_side_pattern(self, pattern: str) -> None:
+        group = self._group
+        assert group is not None
+        if not group.manual_commits and pattern != group.member.pattern:
+            group.member.subscribe((), pattern)
+            group.rebalance.limit_to_topics(None)
 
     def _assign_all(self, topics: Collection[str]) -> None:
         """Assign all partitions of these topics, and no others."""

@@ -93,7 +93,13 @@ class ConsumerProtocolMember(GroupMember):
 
     def _topic_names(self) -> Mapping[UUID, str]:
         topics = self._cluster.metadata.topics
-        return {topics[name].topic_id: name for name in self.topics if name in topics}
+        names = self.topics if self.pattern is None else topics
+        return {topics[name].topic_id: name for name in names if name in topics}
+
+    @property
+    def pattern(self) -> str | None:
+        """Pattern of topic names that the coordinator matches."""
+        return self._machine.context.pattern
 
     def _perform(self, effect: MembershipEffect) -> None:
         match effect:

@@ -39,6 +39,8 @@ API = "ConsumerGroupHeartbeat"
 GROUP_FEATURE = "group.version"
 """Finalized feature of clusters with the consumer protocol (KIP-848)."""
 
+FIRST_WITH_PATTERN = 1
+
 MAX_INTERVAL_S = 3_600.0
 MIN_INTERVAL_S = 0.01
 """Bounds of the heartbeat interval that a coordinator may ask for."""
@@ -106,6 +108,7 @@ class ConsumerGroupRequests(MemberRequests):
             rack_id=(config.client_rack or None) if joins else None,
             rebalance_timeout_ms=config.max_poll_interval_ms if effect.full else -1,
             subscribed_topic_names=None if effect.topics is None else list(effect.topics),
+            subscribed_topic_regex=effect.pattern,
             server_assignor=config.group_remote_assignor if effect.full else None,
             topic_partitions=None if effect.owned is None else _by_topic(effect.owned),
         )
@@ -121,6 +124,7 @@ class ConsumerGroupRequests(MemberRequests):
                     to=ToNode(effect.node),
                     deadline=self._clock.now() + timeout_s,
                     retry=False,
+                    min_version=0 if effect.pattern is None else FIRST_WITH_PATTERN,
                 )
             except KafkaError as error:
                 self._on_result(error)
@@ -128,7 +132,8 @@ class ConsumerGroupRequests(MemberRequests):
                     return _unavailable(effect.request, str(effect.node))
                 return failure_event(effect.request, error)
             self._on_result(None)
-            return heartbeat_event(effect, response, self._topic_names(), str(effect.node))
+            names = {} if response.assignment is None else self._topic_names()
+            return heartbeat_event(effect, response, names, str(effect.node))
 
         return send
 

@@ -205,10 +205,15 @@ class GroupMember(ABC):
             self._config.group_instance_id,
         )
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Join with these topics, rejoin if they changed, or leave if there are none."""
-        if topics:
-            self._handle(events.Subscribed(tuple(sorted(topics))))
+    @property
+    def pattern(self) -> str | None:
+        """Pattern of topic names that the coordinator matches (KIP-848)."""
+        return None
+
+    def subscribe(self, topics: Collection[str], pattern: str | None = None) -> None:
+        """Join with topics or a pattern, rejoin if they changed, or leave if there are none."""
+        if topics or pattern is not None:
+            self._handle(events.Subscribed(tuple(sorted(topics)), pattern))
         else:
             self._handle(events.Unsubscribed())
 

@@ -24,7 +24,7 @@ from aiokafkawire.runtime.interfaces import NEVER
 
 from . import states
 from .context import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerProtocolContext
-from .effects import SendConsumerHeartbeat, SendLeaveEpoch
+from .effects import RefreshTopics, SendConsumerHeartbeat, SendLeaveEpoch
 
 Outcome = tuple[outside.MembershipState, Sequence[MembershipEffect]]
 AnyInHeartbeats = TypeVar("AnyInHeartbeats", bound=states.InHeartbeats)
@@ -44,6 +44,21 @@ def join(now: float, attempt: int = 0) -> states.ConsumerJoining:
     return states.ConsumerJoining(states.HeartbeatSchedule(None, now, attempt=attempt))
 
 
+def fields_to_report(
+    context: ConsumerProtocolContext, state: states.InHeartbeats
+) -> states.ReportedFields:
+    owned = state.owned if isinstance(state, states.InGroup) else ()
+    return states.ReportedFields(context.topics, owned, context.pattern)
+
+
+def _pattern_to_report(
+    context: ConsumerProtocolContext, reported: states.ReportedFields | None
+) -> str | None:
+    if reported is not None and reported.pattern == context.pattern:
+        return None
+    return "" if context.pattern is None and context.had_pattern else context.pattern
+
+
 def send_due_heartbeat(
     context: ConsumerProtocolContext, state: states.InHeartbeats, now: float
 ) -> Outcome:
@@ -56,8 +71,7 @@ def send_due_heartbeat(
         return with_heartbeat(state, replace(heartbeat, request=request)), (
             FindCoordinator(request),
         )
-    owned = state.owned if isinstance(state, states.InGroup) else ()
-    fields, reported = states.ReportedFields(context.topics, owned), heartbeat.reported
+    fields, reported = fields_to_report(context, state), heartbeat.reported
     epoch = state.epoch if isinstance(state, states.InGroup) else states.JOIN_EPOCH
     if heartbeat.keeps_alive:
         in_flight = replace(heartbeat, request=request, in_flight=None)
@@ -73,8 +87,13 @@ def send_due_heartbeat(
         full=reported is None,
         topics=None if reported and reported.topics == fields.topics else fields.topics,
         owned=None if reported and reported.owned == fields.owned else fields.owned,
+        pattern=_pattern_to_report(context, reported),
     )
-    return with_heartbeat(state, replace(heartbeat, request=request, in_flight=fields)), (send,)
+    sent = with_heartbeat(state, replace(heartbeat, request=request, in_flight=fields))
+    if isinstance(state, states.InGroup) and state.target.unresolved:
+        # The coordinator assigns partitions once: they are unread until their topics are known.
+        return sent, (send, RefreshTopics())
+    return sent, (send,)
 
 
 def lose_and_rejoin(
@@ -184,7 +203,7 @@ def finish(context: ConsumerProtocolContext, next_action: NextAction, now: float
     """Return the state outside the group: closed, unsubscribed, or joining with new topics."""
     if next_action is NextAction.CLOSE:
         return outside.MembershipClosed(), ()
-    return (join(now) if context.topics else outside.Unjoined()), ()
+    return (join(now) if context.is_subscribed else outside.Unjoined()), ()
 
 
 def or_leave(

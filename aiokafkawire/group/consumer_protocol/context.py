@@ -30,7 +30,8 @@ class ConsumerProtocolContext(MemberContext):
     """Settings, subscription, poll timer and request numbers, for the handlers of all states.
 
     `may_be_known` is true while the coordinator may have a member with this id: a join succeeded,
-    or was sent without a response.
+    or was sent without a response. `had_pattern` is true if there was one: the coordinator keeps
+    pattern and topics apart, until an empty pattern is reported.
     """
 
     def __init__(self, settings: ConsumerProtocolSettings, rng: random.Random, now: float) -> None:
@@ -38,6 +39,18 @@ class ConsumerProtocolContext(MemberContext):
         self.settings = settings
         self.may_fall_back = settings.may_fall_back
         self.may_be_known = False
+        self.pattern: str | None = None
+        self.had_pattern = False
+
+    @property
+    def is_subscribed(self) -> bool:
+        """True with topics or a pattern."""
+        return bool(self.topics) or self.pattern is not None
+
+    def set_subscription(self, topics: tuple[str, ...] = (), pattern: str | None = None) -> None:
+        """Replace the topics and the pattern."""
+        self.topics, self.pattern = topics, pattern
+        self.had_pattern |= pattern is not None
 
     @property
     def leave_epoch(self) -> int | None:

@@ -24,8 +24,8 @@ __all__ = (
 class SendConsumerHeartbeat(MembershipEffect):
     """Send a ConsumerGroupHeartbeat.
 
-    `full` adds what never changes, such as the rebalance timeout. `topics` and `owned` are None if
-    the coordinator knows them.
+    `full` adds what never changes, such as the rebalance timeout. `topics`, `owned` and `pattern`
+    are None if the coordinator knows them; the pattern is empty if there is none any more.
     """
 
     request: int
@@ -34,6 +34,7 @@ class SendConsumerHeartbeat(MembershipEffect):
     full: bool
     topics: tuple[str, ...] | None
     owned: Partitions | None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

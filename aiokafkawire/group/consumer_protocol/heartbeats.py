@@ -32,7 +32,7 @@ def start(
     event: shared.Subscribed,
     now: float,
 ) -> Outcome:
-    context.topics = event.topics
+    context.set_subscription(event.topics, event.pattern)
     return actions.join(now), ()
 
 
@@ -64,7 +64,7 @@ def resubscribe(
     now: float,
 ) -> Outcome:
     """Store the topics, and report them at once to a coordinator that is known."""
-    context.topics = event.topics
+    context.set_subscription(event.topics, event.pattern)
     if state.heartbeat.attempt and not state.heartbeat.keeps_alive:
         # The next heartbeat waits for a backoff, and reports the topics anyway.
         return state, ()
@@ -229,7 +229,7 @@ def responded(
     """Store the epoch before the assignment: later commits are sent with it."""
     heartbeat = _after_response(state, event.interval_s, now)
     reported = heartbeat.reported
-    if reported is not None and (reported.topics, reported.owned) != (context.topics, state.owned):
+    if reported is not None and reported != actions.fields_to_report(context, state):
         heartbeat = replace(heartbeat, next_at=now)
     effects: tuple[MembershipEffect, ...] = ()
     if event.epoch != state.epoch:

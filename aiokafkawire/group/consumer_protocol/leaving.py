@@ -20,7 +20,7 @@ from .effects import UseClassicProtocol
 def _clear_subscription(
     context: ConsumerProtocolContext, event: shared.Unsubscribed | shared.CloseRequested
 ) -> NextAction:
-    context.topics = ()
+    context.set_subscription()
     if isinstance(event, shared.CloseRequested):
         context.leave_operation = event.operation
     return NextAction.CLOSE if isinstance(event, shared.CloseRequested) else NextAction.LEAVE
@@ -79,7 +79,10 @@ def store_topics(
     event: shared.Subscribed | shared.Unsubscribed,
     now: float,
 ) -> Outcome:
-    context.topics = event.topics if isinstance(event, shared.Subscribed) else ()
+    if isinstance(event, shared.Subscribed):
+        context.set_subscription(event.topics, event.pattern)
+    else:
+        context.set_subscription()
     return state, ()
 
 
@@ -91,7 +94,7 @@ def rejoin_after_leaving(
 ) -> Outcome:
     """Join when the leave is answered: a join that overtakes it would be undone by it."""
     if isinstance(event, shared.Subscribed):
-        context.topics = event.topics
+        context.set_subscription(event.topics, event.pattern)
     return replace(state, rejoins=True), ()
 
 
@@ -154,7 +157,7 @@ def fall_back_or_fail(
     now: float,
 ) -> Outcome:
     """Use the classic protocol instead, if allowed and if the member has not joined before."""
-    if context.may_fall_back:
+    if context.may_fall_back and context.pattern is None:
         return outside.MembershipClosed(), (UseClassicProtocol(event.error),)
     return fail(context, state, shared.FatalErrorOccurred(event.request, event.error), now)
 

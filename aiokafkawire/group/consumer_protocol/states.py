@@ -96,6 +96,7 @@ class ReportedFields:
 
     topics: tuple[str, ...]
     owned: Partitions
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

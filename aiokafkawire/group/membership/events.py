@@ -54,9 +54,10 @@ class MembershipEvent:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed(MembershipEvent):
-    """The subscription is now `topics`, which is sorted and not empty."""
+    """The subscription is now `topics`, which is sorted, or a `pattern` for the coordinator."""
 
     topics: tuple[str, ...]
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
