@@ -39,6 +39,17 @@ __all__ = ("AclOperations",)
 FIRST_WITH_PATTERN_TYPES = 1
 """Version of the three APIs."""
 
+FILTER_NAMES = frozenset({"UNKNOWN", "ANY", "MATCH"})
+"""Members of enumerations that an entry cannot have."""
+
+EXAMPLES = {
+    "resource_type": "one such as TOPIC",
+    "pattern_type": "LITERAL or PREFIXED",
+    "operation": "one such as READ, or ALL for every operation",
+    "permission_type": "ALLOW or DENY",
+}
+"""Fields that are members of enumerations, and advice."""
+
 T = TypeVar("T")
 
 
@@ -63,12 +74,15 @@ class AclOperations(Operations):
             None for each created entry.
 
         Raises:
+            ValueError: An entry has a value that only filters may have, such as ANY.
             PartialFailure: Some entries are invalid (INVALID_REQUEST).
             BrokerError: The brokers have no authorizer (SECURITY_DISABLED).
             UnsupportedVersion: Brokers before 0.11 have no API for it.
             KafkaError: The controller could not be reached.
         """
         wanted = list(dict.fromkeys(acls))
+        for acl in wanted:
+            _check_creatable(acl)
         literal = all(acl.pattern_type is PatternType.LITERAL for acl in wanted)
         response = await self._requester(timeout_ms).request(
             CreateAclsRequest(creations=[_creation(acl) for acl in wanted]),
@@ -161,6 +175,20 @@ class AclOperations(Operations):
             for each, result in _matched(wanted, response.filter_results, "DeleteAcls")
         }
         return finish_items(_unless_disabled(results), "filters", return_errors=return_errors)
+
+
+def _check_creatable(acl: AclBinding) -> None:
+    """Raise a `ValueError` for a binding that is a filter, or that only newer brokers know."""
+    for field, examples in EXAMPLES.items():
+        value = getattr(acl, field)
+        if value is None or value.name in FILTER_NAMES:
+            shown = value if value is None else value.name
+            raise ValueError(
+                f"{field} is {shown}, which only a filter can have: give {examples} to create {acl}"
+            )
+    for field in ("name", "principal", "host"):
+        if not getattr(acl, field):
+            raise ValueError(f"{field} is missing, which only a filter can leave out: {acl}")
 
 
 def _matched(items: Sequence[T], results: Sequence[Any], api: str) -> Iterator[tuple[T, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,3 +178,25 @@ async def test_an_entry_that_was_not_deleted_is_not_overlooked(
 async def test_deleted_entries(cluster: ScriptedCluster, admin: ScriptedAdmin):
     cluster.answer(ApiKey.DELETE_ACLS, deleted(matching()))
     assert await admin.delete_acls([ALL]) == {ALL: [READ]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "advice"),
+    [
+        ("resource_type", ResourceType.ANY, "one such as TOPIC"),
+        ("resource_type", ResourceType.UNKNOWN, "one such as TOPIC"),
+        ("pattern_type", PatternType.ANY, "LITERAL or PREFIXED"),
+        ("pattern_type", PatternType.MATCH, "LITERAL or PREFIXED"),
+        ("operation", AclOperation.ANY, "ALL for every operation"),
+        ("permission_type", AclPermissionType.ANY, "ALLOW or DENY"),
+        ("name", None, "name is missing"),
+        ("principal", "", "principal is missing"),
+        ("host", None, "host is missing"),
+    ],
+)
+async def test_an_entry_that_is_a_filter_is_refused_before_it_is_sent(
+    cluster: ScriptedCluster, admin: ScriptedAdmin, field: str, value: Any, advice: str
+):
+    with pytest.raises(ValueError, match=advice):
+        await admin.create_acls([READ, replace(READ, **{field: value})])
+    assert cluster.sent == []
