@@ -71,6 +71,16 @@ INTRODUCED_IN: Mapping[ApiKey, str] = {
 }
 """Highest version by release (`release:version`); an API does not exist before its first entry."""
 
+WITH_KRAFT: Mapping[ApiKey, str] = {
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "3.5",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "3.5",
+    ApiKey.CREATE_DELEGATION_TOKEN: "3.6",
+    ApiKey.RENEW_DELEGATION_TOKEN: "3.6",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "3.6",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "3.6",
+}
+"""First release with the API in clusters without ZooKeeper (KIP-900 for SCRAM)."""
+
 
 def release_with(api_key: int, version: int = 0) -> str | None:
     """Return the first release that supports a version of an API; None if it is not known."""
@@ -89,4 +99,6 @@ def add_release(error: UnsupportedVersion, api_key: int, min_version: int = 0) -
         return
     api = APIS[ApiKey(api_key)].name
     version = f" v{min_version}" if min_version else ""
-    error.reason += f": {api}{version} needs Kafka {release} or later"
+    later = WITH_KRAFT.get(ApiKey(api_key))
+    with_kraft = f" ({later} with KRaft)" if later else ""
+    error.reason += f": {api}{version} needs Kafka {release} or later{with_kraft}"

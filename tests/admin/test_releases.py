@@ -36,3 +36,11 @@ def test_the_text_names_the_release_once() -> None:
     assert error.reason == (
         "the broker does not support CreateTopics: CreateTopics needs Kafka 0.10.1 or later"
     )
+
+
+def test_the_text_names_the_release_with_kraft_where_it_is_later() -> None:
+    error = UnsupportedVersion("no")
+    add_release(error, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+    assert error.reason == (
+        "no: AlterUserScramCredentials needs Kafka 2.7 or later (3.5 with KRaft)"
+    )

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.wire import ApiKey
-from tests.brokers.releases import number_of
+from tests.brokers.releases import RELEASES, Mode, number_of
 
 __all__ = [
     "FEATURES",
@@ -40,6 +40,8 @@ class Feature:
     since: str
     otherwise: str
     until: str | None = None
+    with_kraft: str | None = None
+    """First release that has it without ZooKeeper, if that is later."""
     apis: tuple[ApiKey, ...] = ()
     """APIs without which the embedded broker does not have it."""
 
@@ -47,7 +49,12 @@ class Feature:
         """Return whether a release has it."""
         number = number_of(version)
         ended = self.until is not None and number >= number_of(self.until)
-        return number >= number_of(self.since) and not ended
+        return number >= number_of(self.first_on(version)) and not ended
+
+    def first_on(self, version: str) -> str:
+        """Return the first release that has it in clusters like that of a release."""
+        is_kraft = RELEASES[version].mode is Mode.KRAFT
+        return self.with_kraft if is_kraft and self.with_kraft is not None else self.since
 
 
 FEATURES: Mapping[str, Feature] = {
@@ -94,7 +101,9 @@ FEATURES: Mapping[str, Feature] = {
     "fencing by group": Feature("2.5", "offsets in a transaction bear no generation"),
     "group states": Feature("2.6", "groups are listed without their state"),
     "quotas": Feature("2.6", "quotas are changed in ZooKeeper"),
-    "SCRAM users": Feature("2.7", "SCRAM credentials are changed in ZooKeeper"),
+    "SCRAM users": Feature(
+        "2.7", "SCRAM credentials are changed in ZooKeeper, or not at all", with_kraft="3.5"
+    ),
     "listing transactions": Feature("3.0", "coordinators do not list transactions"),
     "search by highest timestamp": Feature("3.0", "offsets are found by a given time alone"),
     "topic ids": Feature("3.1", "topics have names alone"),
@@ -128,7 +137,9 @@ def not_applicable(version: str, item: pytest.Item) -> str | None:
         # The newest feature is the most informative reason.
         name = max(missing, key=lambda each: number_of(FEATURES[each].since))
         feature = FEATURES[name]
-        span = f"from {feature.since}" + (f" to before {feature.until}" if feature.until else " on")
+        span = f"from {feature.first_on(version)}" + (
+            f" to before {feature.until}" if feature.until else " on"
+        )
         return f"not on {version}: {name} ({span}); {feature.otherwise}"
     for mark in item.iter_markers("without"):
         [name] = mark.args
