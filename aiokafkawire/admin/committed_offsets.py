@@ -30,7 +30,7 @@ from aiokafkawire.types import (
     TopicPartition,
     parse_topic_partition,
 )
-from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
 from aiokafkawire.wire.messages.offset_delete import OffsetDeleteRequest
 from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest
@@ -40,11 +40,15 @@ __all__ = (
     "alter_offsets",
     "delete_offsets",
     "list_offsets_of_groups",
+    "members_error",
     "parse_groups",
 )
 
 GroupsArgument = Iterable[str] | Mapping[str, Iterable[AnyPartition] | None]
 """Names of groups for all their offsets, or partitions by name."""
+
+HAS_MEMBERS = "UNKNOWN_MEMBER_ID: the group has members; stop its consumers first"
+"""Reason of a commit that brokers refuse, as only members may commit while there are any."""
 
 _RETRIED = RETRIED_CODES | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.REBALANCE_IN_PROGRESS}
 
@@ -112,9 +116,17 @@ async def alter_offsets(
     results = await requester.request_items(request, wanted)
     for error in results.values():
         if isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_MEMBER_ID:
-            # Only members may commit while there are any: this client is none of them.
-            error.reason = f"{error.name}: the group has members; stop its consumers first"
+            error.reason = HAS_MEMBERS
     return finish_items(results, "partitions", return_errors=return_errors)
+
+
+def members_error(group_id: str, tp: TopicPartition) -> BrokerError:
+    """Return the error of a commit for a group with members, without sending it."""
+    error = error_for(
+        ErrorCode.UNKNOWN_MEMBER_ID, api="OffsetCommit", group=group_id, **partition_context(tp)
+    )
+    error.reason = HAS_MEMBERS
+    return error
 
 
 async def delete_offsets(

@@ -11,10 +11,11 @@ from aiokafkawire.admin.committed_offsets import (
     alter_offsets,
     delete_offsets,
     list_offsets_of_groups,
+    members_error,
     parse_groups,
 )
 from aiokafkawire.admin.group_messages import CONSUMER_PROTOCOL
-from aiokafkawire.admin.groups import list_groups
+from aiokafkawire.admin.groups import has_members, list_groups
 from aiokafkawire.admin.items import finish_items
 from aiokafkawire.admin.offset_messages import Offsets
 from aiokafkawire.admin.offset_reset import parse_target, plan_reset
@@ -178,7 +179,7 @@ class GroupOffsetOperations(Operations):
 
         Returns:
             The lag by name of the group. The end of a partition whose leader does not answer is
-            unknown, and so is its lag.
+            unknown, and so are its lag and the group's.
 
         Raises:
             PartialFailure: Some groups or brokers failed.
@@ -227,7 +228,7 @@ class GroupOffsetOperations(Operations):
                 record at or after it, or the end if there is none (Kafka 0.10.1+).
             shift_by: Instead of `to`: records to move the committed offsets by, forwards or, if
                 negative, backwards.
-            dry_run: Only return what would change.
+            dry_run: Only return what would change, or fail if the group has members.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Returns:
@@ -244,7 +245,10 @@ class GroupOffsetOperations(Operations):
         requester = self._requester(timeout_ms)
         planned = await plan_reset(requester, group_id, partitions, target)
         resets = {tp: reset for tp, reset in planned.items() if isinstance(reset, OffsetReset)}
-        if not dry_run and resets:
+        if dry_run:
+            if resets and await has_members(requester, group_id):
+                planned |= {tp: members_error(group_id, tp) for tp in resets}
+        elif resets:
             offsets = {tp: reset.new_offset for tp, reset in resets.items()}
             committed = await alter_offsets(requester, group_id, offsets, True)
             planned |= {tp: error for tp, error in committed.items() if error is not None}

@@ -39,7 +39,7 @@ from aiokafkawire.wire.messages.consumer_group_describe import (
 )
 from aiokafkawire.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 
-__all__ = ("GroupOperations", "delete_groups", "describe_items", "list_groups")
+__all__ = ("GroupOperations", "delete_groups", "describe_items", "has_members", "list_groups")
 
 D = TypeVar("D")
 W = TypeVar("W")
@@ -374,10 +374,31 @@ def _consumer_group_describe_request(
     )
 
 
+async def has_members(requester: Requester, group_id: str) -> bool:
+    """Return True if a consumer or classic group has members. Raises `KafkaError`."""
+    found = (await _find_consumer_groups(requester, [group_id], False))[group_id]
+    if _may_be_classic(found):
+        return False
+    if isinstance(found, KafkaError):
+        raise found
+    return bool(found.members)
+
+
 async def _describe_consumer_groups(
     requester: Requester, group_ids: Iterable[str], authorized_operations: bool
 ) -> dict[str, ConsumerGroupDescription | KafkaError]:
     """Describe groups as those of the consumer type, and the others as classic ones."""
+    found = await _find_consumer_groups(requester, group_ids, authorized_operations)
+    for group_id, value in found.items():
+        if isinstance(value, DescribedGroup) and value.protocol_type not in {"", CONSUMER_PROTOCOL}:
+            found[group_id] = _other_protocol(group_id, value.protocol_type)
+    return await describe_items(requester, found, consumer_description)
+
+
+async def _find_consumer_groups(
+    requester: Requester, group_ids: Iterable[str], authorized_operations: bool
+) -> dict[str, Any]:
+    """Return what coordinators report about groups of the consumer and the classic type."""
     found: dict[str, Any] = dict(
         await requester.request_items(
             _consumer_group_describe_request(authorized_operations), group_ids
@@ -389,10 +410,7 @@ async def _describe_consumer_groups(
             _describe_groups_request(authorized_operations), classic
         )
         found |= others
-    for group_id, value in found.items():
-        if isinstance(value, DescribedGroup) and value.protocol_type not in {"", CONSUMER_PROTOCOL}:
-            found[group_id] = _other_protocol(group_id, value.protocol_type)
-    return await describe_items(requester, found, consumer_description)
+    return found
 
 
 def _may_be_classic(value: object) -> bool:

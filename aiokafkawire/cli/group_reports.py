@@ -87,9 +87,15 @@ class GroupReport:
     target_assignment_epoch: int | None = None
 
     @property
-    def lag(self) -> int:
-        """Total lag of all partitions whose lag is known."""
-        return sum(each.lag or 0 for each in self.offsets)
+    def lag(self) -> int | None:
+        """Total lag of the partitions whose lag is known; None if it is for none."""
+        known = [each.lag for each in self.offsets if each.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def unknown_lags(self) -> int:
+        """Number of partitions whose lag is unknown."""
+        return sum(each.lag is None for each in self.offsets)
 
 
 async def describe_groups(
@@ -315,6 +321,7 @@ def group_to_dict(group: GroupReport) -> dict[str, Any]:
         "group_epoch": group.group_epoch,
         "target_assignment_epoch": group.target_assignment_epoch,
         "lag": group.lag,
+        "unknown_lags": group.unknown_lags,
         "members": [_member_to_dict(member) for member in group.members],
         "offsets": [
             {
@@ -343,6 +350,13 @@ def _member_to_dict(member: MemberRow) -> dict[str, Any]:
     }
 
 
+def _lag_text(group: GroupReport) -> str:
+    if group.lag is None:
+        return "lag unknown"
+    unknown = pluralize(group.unknown_lags, "partition")
+    return f"lag {group.lag}" + (f" (unknown in {unknown})" if group.unknown_lags else "")
+
+
 def group_text(group: GroupReport) -> str:
     """Return a group as `groups describe` prints it."""
     parts = [
@@ -357,7 +371,7 @@ def group_text(group: GroupReport) -> str:
     if group.group_epoch is not None:
         parts.append(f"epoch {group.group_epoch}")
         parts.append(f"target epoch {group.target_assignment_epoch}")
-    parts += [pluralize(len(group.members), "member"), f"lag {group.lag}"]
+    parts += [pluralize(len(group.members), "member"), _lag_text(group)]
     text = ", ".join(parts) + "\n"
     if group.offsets:
         names: dict[str | None, int] = {

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.admin import GroupLag, OffsetReset
+from aiokafkawire.admin import GroupLag, OffsetReset, PartitionLag
 from aiokafkawire.admin.offset_reset import ResetTarget, parse_target
-from aiokafkawire.errors import BrokerError, PartialFailure, UnsupportedVersion
+from aiokafkawire.errors import (
+    AuthorizationFailed,
+    BrokerError,
+    PartialFailure,
+    UnsupportedVersion,
+)
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages import list_offsets, offset_fetch
+from aiokafkawire.wire.messages import describe_groups, list_offsets, offset_fetch
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -29,7 +34,30 @@ TP = TopicPartition("t", 0)
 async def cluster(anyio_backend: object) -> ScriptedCluster:
     cluster = ScriptedCluster(leaders={("t", 0): 1, ("t", 1): 2})
     cluster.answer(ApiKey.FIND_COORDINATOR, coordinators_at(2))
+    cluster.answer(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, lambda _: UnsupportedVersion("classic groups alone")
+    )
+    cluster.answer(ApiKey.DESCRIBE_GROUPS, described())
     return cluster
+
+
+def described(*, members: int = 0, code: int = 0) -> Any:
+    """Answer DescribeGroups with a group of this number of members, or with an error."""
+    member = describe_groups.DescribedGroupMember(
+        member_id="m", client_id="c", client_host="/h", member_metadata=b"", member_assignment=b""
+    )
+    return lambda request: describe_groups.DescribeGroupsResponse(
+        groups=[
+            describe_groups.DescribedGroup(
+                group_id=request.groups[0],
+                error_code=code,
+                group_state="Stable" if members else "Empty",
+                protocol_type="connect",
+                protocol_data="",
+                members=[member] * members,
+            )
+        ]
+    )
 
 
 @pytest.fixture
@@ -202,8 +230,16 @@ async def test_the_lag_of_a_partition_whose_leader_fails_is_unknown(
     cluster.leaders = {}
     lags = await admin.lag(["a", "b"])
     assert lags["a"].partitions[TP].lag is None
-    assert lags["a"].lag == 0
+    assert lags["a"].lag is None
     assert cluster.requests(ApiKey.LIST_GROUPS) == []
+
+
+def test_the_lag_of_a_group_is_known_if_that_of_each_partition_is():
+    known, unknown = PartitionLag(1, 4), PartitionLag(1, None)
+    other = TopicPartition("t", 1)
+    assert GroupLag("g", {TP: known, other: known}).lag == 6
+    assert GroupLag("g", {TP: known, other: unknown}).lag is None
+    assert GroupLag("g", {}).lag is None
 
 
 async def test_a_lag_is_never_negative(cluster: ScriptedCluster, admin: ScriptedAdmin):
@@ -235,6 +271,26 @@ async def test_resets_stay_within_the_log(
     planned = await admin.reset_group_offsets("g", **target, dry_run=True)
     assert planned == {TP: OffsetReset(4, expected)}
     assert cluster.requests(ApiKey.OFFSET_COMMIT) == []
+
+
+async def test_a_dry_run_fails_for_a_group_with_members(
+    cluster: ScriptedCluster, admin: ScriptedAdmin
+):
+    cluster.answer(ApiKey.OFFSET_FETCH, fetched(g=4))
+    cluster.answer(ApiKey.LIST_OFFSETS, ends(start=3, end=8))
+    cluster.answer(ApiKey.DESCRIBE_GROUPS, described(members=1))
+    cluster.answer(ApiKey.OFFSET_COMMIT, committed(E.UNKNOWN_MEMBER_ID))
+    with pytest.raises(PartialFailure) as planned:
+        await admin.reset_group_offsets("g", to="latest", dry_run=True)
+    assert cluster.requests(ApiKey.OFFSET_COMMIT) == []
+    with pytest.raises(PartialFailure) as real:
+        await admin.reset_group_offsets("g", to="latest")
+    error = planned.value.failed[TP]
+    assert error.code == E.UNKNOWN_MEMBER_ID
+    assert error.reason == real.value.failed[TP].reason
+    cluster.answer(ApiKey.DESCRIBE_GROUPS, described(code=E.GROUP_AUTHORIZATION_FAILED))
+    with pytest.raises(AuthorizationFailed):
+        await admin.reset_group_offsets("g", to="latest", dry_run=True)
 
 
 async def test_a_time_after_the_last_record_is_the_end(

@@ -95,7 +95,7 @@ def test_the_target_of_a_member_stands_beside_its_assignment() -> None:
     )
     assert group_text(group) == (
         "billing: Consumer group, Reconciling, uniform, coordinator 3, epoch 6, target epoch 5,"
-        " 2 members, lag 0\n\n"
+        " 2 members, lag unknown\n\n"
         "  member  id   instance  client  host        partitions     epoch  target      protocol\n"
         "       1  old  -         desk    /127.0.0.1  orders [0, 1]      4  orders [0]  classic\n"
         "       2  new  -         desk    /127.0.0.1  no partitions      5  orders [1]  consumer\n"

@@ -118,7 +118,7 @@ def test_a_group_reads_well():
         offsets=(OffsetRow(first, 10, 22, 12, "m-1"), OffsetRow(second, None, 5, None, "m-1")),
     )
     assert group_text(group) == (
-        "billing: Stable, range, coordinator 2, 1 member, lag 12\n"
+        "billing: Stable, range, coordinator 2, 1 member, lag 12 (unknown in 1 partition)\n"
         "  topic   partition  committed  end  lag  member\n"
         "  orders          0         10   22   12       1\n"
         "  orders          1          -    5    -       1\n"

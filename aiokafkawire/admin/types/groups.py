@@ -207,9 +207,11 @@ class GroupLag:
     partitions: Mapping[TopicPartition, PartitionLag]
 
     @property
-    def lag(self) -> int:
-        """Sum of the lags that are known, in offsets."""
-        return sum(each.lag or 0 for each in self.partitions.values())
+    def lag(self) -> int | None:
+        """Sum of the lags, in offsets; None if one is unknown, or without committed offsets."""
+        lags = [each.lag for each in self.partitions.values()]
+        known = [each for each in lags if each is not None]
+        return sum(known) if known and len(known) == len(lags) else None
 
 
 @dataclass(frozen=True, slots=True)
