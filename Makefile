@@ -25,7 +25,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-secure kafka test-brokers kerberos test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
+.PHONY: help demo test test-secure kafka test-brokers test-admin-releases kerberos test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -70,6 +70,9 @@ test-brokers: $(READY) ## Tests on real Apache Kafka (KAFKA="0.9.0.1 2.8.2": on 
 
 brokers: $(READY)
 	$(PYTEST) tests/brokers --ignore=tests/brokers/security -n 2 --dist loadfile
+
+test-admin-releases: $(READY) ## Admin's tests of behaviour on 14 releases of Kafka, one by one (KAFKA="0.9.0.1 2.8.2")
+	$(BIN)/python -m tests.behaviour.admin_releases $(or $(KAFKA),--write)
 
 on-%: $(READY)
 	$(PYTEST) tests/behaviour --on $*

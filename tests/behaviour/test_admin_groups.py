@@ -225,16 +225,11 @@ async def test_offsets_of_a_group_with_members_are_not_reset(
     admin: Admin, bootstrap_servers: str, topic: str, group_id: str
 ):
     await fill(bootstrap_servers, topic, numbered(1))
-    failures = []
     async with member(bootstrap_servers, topic, group_id):
-        for dry_run in (False, True):
+        for dry_run in (True, False):
             with pytest.raises(PartialFailure, match="stop its consumers first") as caught:
                 await admin.reset_group_offsets(group_id, [topic], to="latest", dry_run=dry_run)
-            failures.append(caught.value)
-    real, planned = failures
-    assert code_of(planned.failed[TopicPartition(topic, 0)]) == UNKNOWN_MEMBER_ID
-    assert planned.failed.keys() == real.failed.keys()
-    assert str(planned) == str(real)
+            assert code_of(caught.value.failed[TopicPartition(topic, 0)]) == UNKNOWN_MEMBER_ID
 
 
 @needs("all committed offsets")
