@@ -209,10 +209,13 @@ class NoBrokerAvailable(KafkaError):
 class ConnectionFailed(KafkaError):
     """A connection to a broker could not be opened: name, port, network or protocol.
 
+    `refused` is True if the host refused it at once, or its name could not be resolved.
+
     What to do: nothing was sent, so the call can be repeated; the message says what failed.
     """
 
     retriable = True
+    refused = False
 
 
 class ConnectionLost(KafkaError):

@@ -198,6 +198,7 @@ BROKER_NAMES = {
 NOT_IN_KAFKA = {
     "api_version",
     "as_of",
+    "bootstrap_refused_timeout_ms",
     "close_timeout_ms",
     "connect_on_start",
     "coordinator_load_ms",

@@ -23,7 +23,7 @@ from aiokafkawire.cli.error_text import (
 from aiokafkawire.cli.log_lines import LogFormatter, elapsed_s, log_to_stderr
 from aiokafkawire.cli.run_loop import StoppedBySignal
 from aiokafkawire.cli.standard_streams import print_stderr, redirect_to_null
-from aiokafkawire.errors import InvalidOption, KafkaError, UnknownTopic
+from aiokafkawire.errors import InvalidOption, KafkaError, NoBrokerAvailable, UnknownTopic
 
 __all__ = ("application", "expand_mode", "run")
 
@@ -203,8 +203,9 @@ def _report_error(error: Exception) -> int:
     text, reason = explain(error), one_line(str(cause))
     last_reason = reason.rpartition("; the last attempt: ")[2]
     if last_reason and last_reason in LogFormatter.last_line:
-        # The last log line has already reported this reason for an earlier attempt.
-        text = f"{_given_up()}{text.removeprefix(reason)}"
+        # The last log line has already reported this reason for an earlier attempt: be short.
+        reasons = cause.reasons if isinstance(cause, NoBrokerAvailable) else ()
+        text = f"{_given_up()}: {'; '.join(reasons) or last_reason}{text.removeprefix(reason)}"
     elif isinstance(cause, UnknownTopic):
         problem, _, rest = text.partition(", and ")
         if rest and problem in LogFormatter.last_line:

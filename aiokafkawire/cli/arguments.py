@@ -76,6 +76,8 @@ VARIABLE_PREFIX = "AIOKAFKAWIRE_"
 
 SERVERS_VARIABLE = f"{VARIABLE_PREFIX}BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE = f"{VARIABLE_PREFIX}CONFIG"
+REFUSED_TIMEOUT_MS = 5_000
+"""Default of bootstrap_refused_timeout_ms: the address is probably wrong."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT64 = 2**63 - 1
 
@@ -226,7 +228,8 @@ def client_options(
         config_class: Config class of the client.
         assignments: Values of `-X`.
         flags: Values of other flags; they override `-X`. None means unset.
-        defaults: Values with the lowest priority.
+        defaults: Values with the lowest priority. If `default_api_timeout_ms` is the default,
+            `bootstrap_refused_timeout_ms` has one too.
         command_values: Values set by the command; they override the environment and the file,
             and `-X` overrides them.
         config: Path of the `--config` file.
@@ -237,14 +240,17 @@ def client_options(
     _warn_of_unknown_variables()
     given = parse_assignments(config_class, assignments)
     _warn_of_secrets(config_class, assignments, given)
-    options = {
-        **(defaults or {}),
+    explicit = {
         **({} if config is None else _read_config_file(config_class, config)),
         **_environment_values(config_class),
         **(command_values or {}),
         **given,
         **{name: value for name, value in flags.items() if value is not None},
     }
+    options = {**(defaults or {}), **explicit}
+    if "default_api_timeout_ms" in (defaults or {}).keys() - explicit.keys():
+        # A user who sets it may wait for a broker that starts.
+        options.setdefault("bootstrap_refused_timeout_ms", REFUSED_TIMEOUT_MS)
     if "bootstrap_servers" not in options:
         raise InvalidOption(
             f"brokers are missing: give -b HOST:PORT, {SERVERS_VARIABLE} in the environment, or"

@@ -28,6 +28,7 @@ from aiokafkawire.connection import (
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ClientClosed,
+    ConnectionFailed,
     ConnectionLost,
     KafkaError,
     NoBrokerAvailable,
@@ -103,13 +104,14 @@ class MetadataUpdater:
 
         Raises:
             NoBrokerAvailable: No address returned metadata before the deadline, or none of the
-                failures is retriable.
+                failures is retriable, or all refused for `bootstrap_refused_timeout_ms`.
         """
         self._log = MetadataLog(supervisor.name, supervisor.fields)
         attempt = 0
         failures: dict[Address, KafkaError] = {}
         logged: list[str] = []
         clock = self._runtime.clock
+        refused_until = self._refused_until()
         while True:
             try:
                 self._schedule.begin(clock.now())
@@ -119,7 +121,8 @@ class MetadataUpdater:
             except NoBrokerAvailable as error:
                 attempt += 1
                 retry_at = clock.now() + self._schedule.backoff.delay(attempt, self._runtime.rng)
-                if not error.retriable or retry_at >= deadline:
+                limit = min(deadline, refused_until) if _all_refused(failures) else deadline
+                if not error.retriable or retry_at >= limit:
                     raise
                 if error.reason not in logged and len(logged) < MAX_START_WARNINGS:
                     logged.append(error.reason)
@@ -129,6 +132,11 @@ class MetadataUpdater:
         self._responding_since = clock.now()
         self._schedule.succeeded(self._responding_since, self._runtime.rng)
         self._spawn_tasks(supervisor)
+
+    def _refused_until(self) -> float:
+        """Return the end of a start during which all addresses refuse connections."""
+        timeout_ms = self._config.bootstrap_refused_timeout_ms
+        return math.inf if timeout_ms is None else self._runtime.clock.now() + timeout_ms / 1_000
 
     def start_in_background(self, supervisor: Supervisor) -> None:
         """Start the task that refreshes the metadata, beginning with the bootstrap addresses."""
@@ -465,3 +473,8 @@ class MetadataUpdater:
             code = metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return not error_for(code).retriable
         return all(p.leader_id in metadata.nodes for p in topic.partitions.values())
+
+
+def _all_refused(failures: Mapping[Address, KafkaError]) -> bool:
+    """Return True if the last connection to each address was refused."""
+    return all(isinstance(each, ConnectionFailed) and each.refused for each in failures.values())

@@ -131,6 +131,11 @@ class ClientConfig:
         "Wait for a broker in `start`, and fail without one. If False, `start` returns at once and"
         " the client connects in the background.",
     )
+    bootstrap_refused_timeout_ms: int | None = number_option(
+        None,
+        meaning="Time until `start` fails while every address of `bootstrap_servers` refuses"
+        " connections, or has a name that cannot be resolved. Default: `default_api_timeout_ms`.",
+    )
     security_protocol: SecurityProtocol = choice_option(
         *get_args(SecurityProtocol),
         meaning="Protocol of the brokers' listener: TLS with `SSL` and `SASL_SSL`, authentication"
@@ -276,6 +281,7 @@ class CommonOptions(TypedDict, total=False):
     max_decompressed_bytes: int
     allow_auto_create_topics: bool
     connect_on_start: bool
+    bootstrap_refused_timeout_ms: int | None
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
     ssl_cafile: FilePath | None

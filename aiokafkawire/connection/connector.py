@@ -350,11 +350,14 @@ async def open_transport(runtime: Runtime, address: Address, unknown_host_advice
     try:
         addresses = await runtime.resolve(name, port)
     except OSError as error:
-        raise ConnectionFailed(
+        unresolved = ConnectionFailed(
             f"the host name {name!r} cannot be resolved ({error.strerror or error}):"
             f" {unknown_host_advice}"
-        ) from error
+        )
+        unresolved.refused = True
+        raise unresolved from error
     failures: list[str] = []
+    refusals = 0
     for number, each in enumerate(addresses):
         transport: Transport | None = None
         try:
@@ -364,11 +367,14 @@ async def open_transport(runtime: Runtime, address: Address, unknown_host_advice
                 transport = await runtime.connect(each)
         except OSError as error:
             failures.append(f"{_with_resolved(address, each)}: {_reason(error)}")
+            refusals += isinstance(error, ConnectionRefusedError)
         else:
             if transport is not None:
                 return transport
             failures.append(f"{_with_resolved(address, each)}: no response")
-    raise ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
+    failed = ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
+    failed.refused = refusals == len(failures)
+    raise failed
 
 
 def _attempt_deadline(now: float, addresses_left: int) -> float:

@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -244,8 +245,25 @@ def test_a_failure_that_was_reported_is_not_said_again(command: str, backoff_ms:
     assert "connection refused" in first
     assert first.endswith("retrying")
     assert re.fullmatch(
-        r"aiokafkawire: given up after [0-9]+\.\d s; check -b and that the broker is running", last
+        rf"aiokafkawire: given up after [0-9]+\.\d s: .*127\.0\.0\.1:{port}.* connection refused;"
+        r" nothing listens there: check host and port; check -b and that the broker is running",
+        last,
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("topics", ()), ("consume", ()), ("topics", ("-q",))]
+)
+def test_a_wrong_address_is_named_within_seconds(command: str, option: tuple[str, ...]) -> None:
+    (port,) = free_ports(1)
+    words = ("topics", "list") if command == "topics" else ("consume", "-t", "t")
+    began = time.monotonic()
+    done = aiokafkawire(*words, "-b", f"127.0.0.1:{port}", *option)
+    assert time.monotonic() - began < 12
+    assert done.returncode == 1
+    last = done.stderr.decode().splitlines()[-1]
+    assert re.search(rf"127\.0\.0\.1:{port}: connection refused; nothing listens there", last)
+    assert last.endswith("check -b and that the broker is running")
 
 
 def test_a_name_that_does_not_exist(cli: Cli, lines: Lines) -> None:

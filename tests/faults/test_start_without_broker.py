@@ -70,6 +70,31 @@ async def test_by_default_a_start_without_a_broker_fails(port: int):
             pass
 
 
+async def test_a_start_gives_up_early_while_all_addresses_refuse(port: int):
+    wanted = options(port, connect_on_start=True, bootstrap_refused_timeout_ms=300)
+    wanted["default_api_timeout_ms"] = 20_000
+    with (
+        ends_within(5),
+        pytest.raises(errors.NoBrokerAvailable, match=f"127.0.0.1:{port}: connection refused"),
+    ):
+        async with Producer(**wanted):
+            pass
+
+
+async def test_an_address_that_does_not_answer_is_waited_for(port: int):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        servers = f"127.0.0.1:{port},127.0.0.1:{silent.getsockname()[1]}"
+        wanted = options(port, connect_on_start=True, bootstrap_refused_timeout_ms=1)
+        wanted |= {"bootstrap_servers": servers, "default_api_timeout_ms": 1_500}
+        began = anyio.current_time()
+        with pytest.raises(errors.NoBrokerAvailable):
+            async with Producer(**wanted):
+                pass
+        assert anyio.current_time() - began > 1
+
+
 async def test_send_waits_for_a_broker(port: int):
     async with Producer(**options(port)) as producer, AsyncExitStack() as stack:
         async with anyio.create_task_group() as group:
