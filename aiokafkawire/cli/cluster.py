@@ -16,6 +16,7 @@ from aiokafkawire.cli.admin_command import (
 )
 from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
 from aiokafkawire.cli.error_text import one_line
+from aiokafkawire.cli.features import features
 from aiokafkawire.cli.tables import json_line
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
@@ -77,31 +78,7 @@ def nodes_to_dict(described: ClusterDescription) -> dict[str, Any]:
     }
 
 
-@cluster.command("features", short_help="Print the levels of features.")
-@admin_command
-@json_option
-@click.option("--node", type=IntegerRange(min=0), help="Node id of the broker to ask.")
-def features_command(admin: AdminCommand, *, as_json: bool, node: int | None) -> int:
-    """Print the finalized level of each feature, and the levels that a broker supports."""
-
-    async def show(client: Admin) -> Errors:
-        found = await client.describe_features(node_id=node)
-        rows = []
-        for name in sorted({*found.supported_features, *found.finalized_features}):
-            supported = found.supported_features.get(name)
-            finalized = found.finalized_features.get(name)
-            rows.append(
-                {
-                    "feature": name,
-                    "supported_min": None if supported is None else supported.min_version,
-                    "supported_max": None if supported is None else supported.max_version,
-                    "finalized": None if finalized is None else finalized.max_version_level,
-                }
-            )
-        await admin.print_rows(rows, "features", as_json=as_json)
-        return ()
-
-    return admin.execute(show)
+cluster.add_command(features)
 
 
 @cluster.command("quorum", short_help="Print the controllers and their progress.")
