@@ -53,7 +53,9 @@ class Feature:
 
     def first_on(self, version: str) -> str:
         """Return the first release that has it in clusters like that of a release."""
-        is_kraft = RELEASES[version].mode is Mode.KRAFT
+        # The embedded broker can be releases that cannot be started.
+        release = RELEASES.get(version)
+        is_kraft = release is not None and release.mode is Mode.KRAFT
         return self.with_kraft if is_kraft and self.with_kraft is not None else self.since
 
 
