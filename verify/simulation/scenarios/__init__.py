@@ -26,10 +26,11 @@ NAMES = (
     "secure",
     "sessions",
     "mixed_group",
+    "protocol_corners",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
 
-LATER = ("mixed_group",)
+LATER = ("mixed_group", "protocol_corners")
 """Scenarios that a seed draws after the others: a seed that does not draw one is as before."""
 
 
