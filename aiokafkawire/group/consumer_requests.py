@@ -6,11 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from uuid import UUID
 
+import anyio
+
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import ToCoordinator, ToNode
 from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import GroupFailed, KafkaError, UnknownServerError, UnsupportedVersion
-from aiokafkawire.runtime import Clock
+from aiokafkawire.runtime import Clock, wait_until
+from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -96,6 +100,8 @@ class ConsumerGroupRequests(MemberRequests):
         self._member_id = member_id
         self._topic_names = topic_names
         self._must_check_feature = must_check_feature
+        self._join_sent = anyio.Event()
+        self._join_sent.set()
 
     def heartbeat(self, effect: SendConsumerHeartbeat) -> RequestTask:
         config = self._config
@@ -113,14 +119,23 @@ class ConsumerGroupRequests(MemberRequests):
             topic_partitions=None if effect.owned is None else _by_topic(effect.owned),
         )
 
+        sent = anyio.Event()
+        if joins:
+            self._join_sent = sent
+
+        def build(version: int) -> ConsumerGroupHeartbeatRequest:
+            sent.set()
+            return message
+
         async def send() -> events.RequestCompleted:
             timeout_s = config.request_timeout_ms / 1000
             level = self._cluster.finalized_feature_level(GROUP_FEATURE)
             if self._must_check_feature() and level == 0:
+                sent.set()
                 return _unavailable(effect.request, str(effect.node))
             try:
                 response = await self._cluster.request(
-                    message,
+                    VersionedRequest(ApiKey.CONSUMER_GROUP_HEARTBEAT, build),
                     to=ToNode(effect.node),
                     deadline=self._clock.now() + timeout_s,
                     retry=False,
@@ -131,6 +146,8 @@ class ConsumerGroupRequests(MemberRequests):
                 if isinstance(error, UnsupportedVersion):
                     return _unavailable(effect.request, str(effect.node))
                 return failure_event(effect.request, error)
+            finally:
+                sent.set()
             self._on_result(None)
             names = {} if response.assignment is None else self._topic_names()
             return heartbeat_event(effect, response, names, str(effect.node))
@@ -149,6 +166,8 @@ class ConsumerGroupRequests(MemberRequests):
 
         async def send() -> events.RequestCompleted:
             failure: KafkaError | None = None
+            # A join that is sent later, when both wait for a connection, would stay in the group.
+            await wait_until(self._join_sent, effect.deadline)
             try:
                 response = await self._cluster.request(
                     message, to=ToCoordinator(self._group_id), deadline=effect.deadline, retry=False

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import anyio
+import anyio.lowlevel
 import pytest
 
-from aiokafkawire.errors import GroupFailed, UnsupportedVersion
-from aiokafkawire.group.consumer_protocol.effects import SendConsumerHeartbeat
+from aiokafkawire.cluster.routing import ToNode
+from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.connection import VersionedRequest
+from aiokafkawire.errors import ConnectionFailed, GroupFailed, UnsupportedVersion
+from aiokafkawire.group.consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
 from aiokafkawire.group.consumer_protocol.events import (
     HeartbeatResponded,
     InstanceIdUnreleased,
@@ -16,8 +21,9 @@ from aiokafkawire.group.consumer_protocol.events import (
     ProtocolUnavailable,
 )
 from aiokafkawire.group.consumer_protocol.states import OwnedPartition, TargetAssignment
-from aiokafkawire.group.consumer_requests import heartbeat_event
+from aiokafkawire.group.consumer_requests import ConsumerGroupRequests, heartbeat_event
 from aiokafkawire.group.membership import events
+from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
@@ -132,3 +138,51 @@ def test_final_errors_have_the_text_of_the_coordinator_and_advice(
     assert type(event.error) is kind
     assert advice in str(event.error)
     assert kind is UnsupportedVersion or "its text" in str(event.error)
+
+
+class ConnectingCluster:
+    """A cluster whose connection to the coordinator opens later, for the leave request first."""
+
+    def __init__(self) -> None:
+        self.connected = anyio.Event()
+        self.failure: Exception | None = None
+        self.epochs: list[int] = []
+
+    def finalized_feature_level(self, feature: str) -> int:
+        return 1
+
+    async def request(self, message: Any, *, to: Any, **options: Any) -> Any:
+        await self.connected.wait()
+        if isinstance(to, ToNode):
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+            if self.failure is not None:
+                raise self.failure
+        built: Any = message.build(1) if isinstance(message, VersionedRequest) else message
+        self.epochs.append(built.member_epoch)
+        return response(member_epoch=max(built.member_epoch, 1))
+
+
+@pytest.mark.parametrize("failure", [None, ConnectionFailed("refused")])
+async def test_a_member_that_joins_leaves_after_its_join_is_sent(failure: Any) -> None:
+    cluster: Any = ConnectingCluster()
+    cluster.failure = failure
+    clock = RealRuntime().clock
+    requests = ConsumerGroupRequests(
+        cluster,
+        clock,
+        ConsumerConfig(bootstrap_servers="localhost:1", group_id="g"),
+        "m",
+        topic_names=dict,
+        must_check_feature=lambda: False,
+        on_result=lambda failure: None,
+        log=lambda *text, **fields: None,
+    )
+    join: Any = requests.heartbeat(JOIN)
+    leave: Any = requests.leave(SendLeaveEpoch(8, -1, clock.now() + 5, "closed"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leave)
+        tasks.start_soon(join)
+        await anyio.lowlevel.checkpoint()
+        cluster.connected.set()
+    assert cluster.epochs == ([0, -1] if failure is None else [-1])
