@@ -28,6 +28,7 @@ from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
 from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.groups.consumer_group.coordination import ConsumerGroups
 from aiokafkawire.broker.groups.consumer_group.record_log import GroupRecordLog
+from aiokafkawire.broker.groups.share_group.coordination import ShareGroups
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.log_retention import LogRetention
 from aiokafkawire.broker.node import Node
@@ -35,6 +36,9 @@ from aiokafkawire.broker.options import BrokerConfig, BrokerOptions, check_argum
 from aiokafkawire.broker.release_choice import resolve_options
 from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
+from aiokafkawire.broker.share.configs import ShareGroupConfigs
+from aiokafkawire.broker.share.persister import SharePersister
+from aiokafkawire.broker.share.share_partition_manager import SharePartitionManager
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.broker.transactions import TransactionCoordinator
@@ -234,6 +238,7 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
         )
         supervisor.spawn(retention.run, name="retention")
         supervisor.spawn(state.transaction_coordinator.run, name="transactions")
+        supervisor.spawn(state.share_partitions.run, name="share-partitions")
         await self._start_nodes(runtime, supervisor, state)
         if self._kafka07_bind is not None:
             await self._start_kafka07(self._kafka07_bind, runtime, supervisor, state)
@@ -253,8 +258,14 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
             GroupRecordLog(store),
             release=lambda: self._release,
         )
+        share_groups = self._make_share_groups(runtime, cluster, store, consumer_groups)
         groups = GroupCoordinator(
-            self.options, runtime.clock, runtime.rng, offsets, consumer_groups
+            self.options,
+            runtime.clock,
+            runtime.rng,
+            offsets,
+            consumer_groups,
+            share_groups=share_groups,
         )
         transactions = TransactionCoordinator(
             self.options,
@@ -275,6 +286,7 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
             coordinator_loader=CoordinatorLoader(
                 cluster, groups, transactions, runtime.clock, load_s=load_s
             ),
+            share_partitions=share_groups.partitions,
             releases=dict.fromkeys(self._node_ids, self._release),
             authorizer=self._authorizer,
             credentials=self._listeners.make_store(runtime.rng),
@@ -284,6 +296,32 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
         for user, mechanism, credential in cluster.metadata.scram:
             state.credentials.change_scram(user, mechanism, credential)
         return state
+
+    def _make_share_groups(
+        self,
+        runtime: Runtime,
+        cluster: ClusterState,
+        store: Store,
+        consumer_groups: ConsumerGroups,
+    ) -> ShareGroups:
+        partitions = SharePartitionManager(
+            cluster,
+            SharePersister(store, runtime.clock),
+            runtime.clock,
+            ShareGroupConfigs(cluster.dynamic_configs),
+            self.options.group_share_max_share_sessions,
+        )
+        share_groups = ShareGroups(
+            self.options,
+            runtime.clock,
+            cluster,
+            consumer_groups.log,
+            partitions,
+            release=lambda: self._release,
+            topics=consumer_groups.topics,
+        )
+        cluster.on_topic_deletion.append(lambda name: share_groups.delete_missing_topics())
+        return share_groups
 
     async def _start_nodes(
         self, runtime: Runtime, supervisor: Supervisor, state: BrokerState

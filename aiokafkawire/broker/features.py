@@ -11,6 +11,7 @@ __all__ = (
     "ELIGIBLE_REPLICAS_VERSION",
     "GROUP_VERSION",
     "METADATA_VERSION",
+    "SHARE_VERSION",
     "TRANSACTION_VERSION",
     "Feature",
     "finalized",
@@ -20,6 +21,7 @@ __all__ = (
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 ELIGIBLE_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 
@@ -54,10 +56,10 @@ _OTHERS: tuple[tuple[str, Feature], ...] = (
     ("4.0", Feature(GROUP_VERSION, 0, 1, 1)),
     ("4.0", Feature(ELIGIBLE_REPLICAS_VERSION, 0, 1, 0)),
     ("4.1", Feature(ELIGIBLE_REPLICAS_VERSION, 0, 1, 1)),
-    ("4.1", Feature("share.version", 0, 1, 0)),
-    ("4.2", Feature("share.version", 0, 1, 1)),
+    ("4.1", Feature(SHARE_VERSION, 0, 1, 0)),
+    ("4.2", Feature(SHARE_VERSION, 0, 1, 1)),
     ("4.2", Feature("streams.version", 0, 1, 1)),
-    ("4.4", Feature("share.version", 0, 2, 2)),
+    ("4.4", Feature(SHARE_VERSION, 0, 2, 2)),
 )
 """Release that introduced each level."""
 

@@ -10,7 +10,13 @@ from uuid import UUID
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic
+from aiokafkawire.broker.topics import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    Partition,
+    Topic,
+)
 from aiokafkawire.wire.primitives import uuid_from_text, uuid_to_text
 
 __all__ = ("CONFIGS", "COORDINATOR_PARTITIONS", "InternalTopics")
@@ -25,6 +31,13 @@ CONFIGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         CONSUMER_OFFSETS: {
             "cleanup.policy": "compact",
             "compression.type": "producer",
+            "segment.bytes": "104857600",
+        },
+        SHARE_GROUP_STATE: {
+            "cleanup.policy": "delete",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "2",
+            "retention.ms": "-1",
             "segment.bytes": "104857600",
         },
         TRANSACTION_STATE: {

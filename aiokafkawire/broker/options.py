@@ -127,6 +127,40 @@ class BrokerConfig:
             "choices": ("bidirectional", "upgrade", "downgrade", "disabled"),
         },
     )
+    group_share_session_timeout_ms: int = _number(
+        45_000, meaning="Session timeout of the members of share groups (KIP-932)."
+    )
+    group_share_heartbeat_interval_ms: int = _number(
+        5_000, meaning="Heartbeat interval of the members of share groups."
+    )
+    group_share_min_session_timeout_ms: int = _number(
+        45_000, meaning="Shortest session timeout that a config of a share group may set."
+    )
+    group_share_min_heartbeat_interval_ms: int = _number(
+        5_000, meaning="Shortest heartbeat interval that a config of a share group may set."
+    )
+    group_share_assignment_interval_ms: int = _number(
+        0,
+        0,
+        meaning="Least time between two assignments of a share group. Kafka waits 1,000 ms from"
+        " 4.3 on.",
+    )
+    group_share_record_lock_duration_ms: int = _number(
+        30_000, meaning="Time after which a record that a share group has acquired is released."
+    )
+    group_share_min_record_lock_duration_ms: int = _number(
+        15_000, meaning="Shortest lock duration that a config of a share group may set."
+    )
+    group_share_delivery_count_limit: int = _number(
+        5, 2, meaning="Times that a share group delivers a record before it is archived."
+    )
+    group_share_partition_max_record_locks: int = _number(
+        2_000, meaning="Records of a partition that a share group may have in flight."
+    )
+    group_share_max_size: int = _number(200, meaning="Largest number of members in a share group.")
+    group_share_max_share_sessions: int = _number(
+        2_000, meaning="Share sessions of a node; SHARE_SESSION_LIMIT_REACHED beyond that."
+    )
     offset_metadata_max_bytes: int = _number(
         4_096, meaning="Largest metadata of a committed offset."
     )
@@ -256,6 +290,17 @@ class BrokerOptions(TypedDict, total=False):
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_max_size: int
     group_consumer_migration_policy: str
+    group_share_session_timeout_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_min_session_timeout_ms: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_record_lock_duration_ms: int
+    group_share_min_record_lock_duration_ms: int
+    group_share_delivery_count_limit: int
+    group_share_partition_max_record_locks: int
+    group_share_max_size: int
+    group_share_max_share_sessions: int
     offset_metadata_max_bytes: int
     coordinator_load_ms: int
     transaction_max_timeout_ms: int

@@ -22,6 +22,7 @@ from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.quotas.manager import ClientQuotaManager
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
+from aiokafkawire.broker.share.share_partition_manager import SharePartitionManager
 from aiokafkawire.broker.telemetry import ClientAttributes, ClientTelemetry
 from aiokafkawire.broker.topics import Partition, Topic, is_internal_topic
 from aiokafkawire.broker.transactions import TransactionCoordinator
@@ -85,6 +86,7 @@ class BrokerState(Session):
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
     coordinator_loader: CoordinatorLoader
+    share_partitions: SharePartitionManager
     releases: dict[int, Release]
     credentials: CredentialStore
     rng: random.Random

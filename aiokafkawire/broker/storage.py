@@ -1,9 +1,9 @@
 """Storage of logs, cluster state, offsets and transactions: in memory or in a directory.
 
-A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl` and `transactions.jsonl`
-(appended, compacted when most lines are stale) and for each partition
-`TOPIC-PARTITION/BASE_OFFSET.log`, the batches as on the wire. Nothing is synced to disk: data
-survives the process, not the machine.
+A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl`, `groups.jsonl`,
+`share_state.jsonl` and `transactions.jsonl` (appended, compacted when most lines are stale) and for
+each partition `TOPIC-PARTITION/BASE_OFFSET.log`, the batches as on the wire. Nothing is synced to
+disk: data survives the process, not the machine.
 
 Every change is stored as a whole or raises `StorageError`. Callers change their state only after it
 succeeded.
@@ -22,6 +22,7 @@ from typing import IO, Any, Protocol
 
 from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.files import REPLACE, AppendOnlyFile, Files, replace_file
+from aiokafkawire.broker.json_lines import JsonLinesFile, LineLog, MemoryLines
 from aiokafkawire.broker.write_failures import WriteFailures
 from aiokafkawire.errors import KafkaError
 
@@ -32,11 +33,7 @@ logger = logging.getLogger("aiokafkawire.broker")
 FORMAT = 1
 """Version of the directory layout; other versions are rejected."""
 
-COMPACT_AFTER_LINES = 10_000
-"""Stale lines allowed in a file, beyond the number of live ones, before it is compacted."""
-
 RECORDS_REFUSED = "Produce fails with KAFKA_STORAGE_ERROR until a write succeeds"
-COORDINATION_REFUSED = "changes fail with NOT_COORDINATOR until a write succeeds"
 CHANGES_REFUSED = "topic changes fail with KAFKA_STORAGE_ERROR until a write succeeds"
 DELETED_LATER = "the files use disk space until a later deletion succeeds"
 """Consequences, at the end of log lines."""
@@ -102,6 +99,11 @@ class Store(Protocol):
         ...
 
     def rewrite_group_records(self, lines: list[dict[str, Any]]) -> None: ...
+
+    @property
+    def share_state(self) -> LineLog:
+        """Records of `__share_group_state`."""
+        ...
 
     def load_transactions(self) -> Iterator[dict[str, Any]]: ...
 
@@ -203,6 +205,10 @@ class MemoryStore:
     def rewrite_group_records(self, lines: list[dict[str, Any]]) -> None:
         del lines
 
+    @property
+    def share_state(self) -> LineLog:
+        return MemoryLines()
+
     def load_transactions(self) -> Iterator[dict[str, Any]]:
         return iter(())
 
@@ -289,68 +295,6 @@ class FileSegment:
         )
 
 
-class _JsonLinesFile:
-    """A file of JSON lines, in which later lines replace earlier ones."""
-
-    def __init__(self, subject: str, path: Path, files: Files, failures: WriteFailures) -> None:
-        self._subject = subject
-        self._file = AppendOnlyFile(path, files)
-        self._failures = failures
-        self._count = 0
-        self._not_before = 0
-
-    def load(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines; remove an incomplete last one, which was never acknowledged."""
-        path, size = self._file.path, 0
-        if not path.exists():
-            return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    logger.warning("%s: removed an incomplete last line", path)
-                    break
-                size += len(line)
-                self._count = number
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    logger.warning("%s: skipped line %d, which is not JSON", path, number)
-                    continue
-                yield entry
-        if size != self._file.size_bytes:
-            self._file.recover_to(size)
-
-    def append(self, lines: list[dict[str, Any]], live: int) -> bool:
-        """Store lines; return True if most of the file is stale."""
-        try:
-            self._file.append(_encoded(lines))
-        except OSError as error:
-            raise self._failures.failed(
-                self._subject, self._file.path, error, COORDINATION_REFUSED
-            ) from error
-        self._failures.succeeded(self._subject)
-        self._count += len(lines)
-        return self._count > max(2 * live + COMPACT_AFTER_LINES, self._not_before)
-
-    def rewrite(self, lines: list[dict[str, Any]]) -> None:
-        """Replace the file by the live lines; on failure the longer file remains valid."""
-        try:
-            self._file.replace(_encoded(lines))
-        except OSError as error:
-            # The rewrite needs disk space too, so it is not retried at every append.
-            self._not_before = self._count + COMPACT_AFTER_LINES
-            logger.warning(
-                "%s: cannot compact %s: %s; trying again after %d more lines",
-                self._subject,
-                self._file.path,
-                error.strerror or error,
-                COMPACT_AFTER_LINES,
-            )
-            return
-        self._count = len(lines)
-        self._not_before = 0
-
-
 class DirectoryStore:
     """Keeps everything in one directory, which one broker at a time can use.
 
@@ -368,13 +312,16 @@ class DirectoryStore:
         self._failures = failures = WriteFailures(clock)
         self._lock: IO[str] | None = None
         self._cluster = directory / "cluster.json"
-        self._offsets = _JsonLinesFile(
+        self._offsets = JsonLinesFile(
             "Committed offsets", directory / "offsets.jsonl", self._files, failures
         )
-        self._group_records = _JsonLinesFile(
+        self._group_records = JsonLinesFile(
             "Group metadata", directory / "groups.jsonl", self._files, failures
         )
-        self._transactions = _JsonLinesFile(
+        self._share_state = JsonLinesFile(
+            "Share state", directory / "share_state.jsonl", self._files, failures
+        )
+        self._transactions = JsonLinesFile(
             "TransactionCoordinator", directory / "transactions.jsonl", self._files, failures
         )
 
@@ -421,6 +368,10 @@ class DirectoryStore:
 
     def rewrite_group_records(self, lines: list[dict[str, Any]]) -> None:
         self._group_records.rewrite(lines)
+
+    @property
+    def share_state(self) -> LineLog:
+        return self._share_state
 
     def load_transactions(self) -> Iterator[dict[str, Any]]:
         return self._transactions.load()
@@ -483,10 +434,6 @@ class DirectoryStore:
 
 def _subject(partition: str) -> str:
     return f"Partition {partition}"
-
-
-def _encoded(lines: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def _lock(file: IO[str]) -> None:

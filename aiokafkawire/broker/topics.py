@@ -15,6 +15,7 @@ from aiokafkawire.wire import ErrorCode
 __all__ = (
     "CONSUMER_OFFSETS",
     "NO_LEADER",
+    "SHARE_GROUP_STATE",
     "TRANSACTION_STATE",
     "Partition",
     "Topic",
@@ -26,7 +27,8 @@ __all__ = (
 NO_LEADER = -1
 
 CONSUMER_OFFSETS, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 MAX_TOPIC_NAME_LENGTH = 249
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -31,6 +31,9 @@ from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.release_choice import resolve_release
 from aiokafkawire.broker.request_context import BrokerState, ClientConnection, RequestContext
+from aiokafkawire.broker.share.configs import ShareGroupConfigs
+from aiokafkawire.broker.share.persister import SharePersister
+from aiokafkawire.broker.share.share_partition_manager import SharePartitionManager
 from aiokafkawire.broker.storage import DirectoryStore
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.records.batch import iter_batches
@@ -182,6 +185,13 @@ class SocketlessBroker:
             group_coordinator=groups,
             transaction_coordinator=transactions,
             coordinator_loader=coordinator_loader,
+            share_partitions=SharePartitionManager(
+                cluster,
+                SharePersister(self.store, clock),
+                clock,
+                ShareGroupConfigs(cluster.dynamic_configs),
+                max_sessions=10,
+            ),
             releases={1: resolve_release(None, replicate=False)},
             credentials=CredentialStore(None, random.Random(4)),
             rng=random.Random(5),

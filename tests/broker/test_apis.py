@@ -54,6 +54,7 @@ from aiokafkawire.wire.messages import (
 
 from .admin_requests import ADMIN_REQUESTS
 from .raw_client import RawClient, batch, build_update_metadata_request, connected, produce_request
+from .share_requests import SHARE_REQUESTS
 from .topic_requests import TOPIC_REQUESTS
 
 Maker = Callable[[int, UUID], Request[Any]]
@@ -389,6 +390,7 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ),
     **ADMIN_REQUESTS,
     **TOPIC_REQUESTS,
+    **SHARE_REQUESTS,
 }
 
 

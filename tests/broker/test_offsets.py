@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from aiokafkawire.broker import Broker, storage
+from aiokafkawire.broker import Broker, json_lines
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups import CommittedOffset, OffsetStore, offsets
 from aiokafkawire.broker.groups.offsets import OffsetsStorage
@@ -160,7 +160,7 @@ def stored(store: OffsetStore) -> dict[TopicPartition, CommittedOffset]:
 def test_the_store_is_rewritten_when_most_of_it_is_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "COMPACT_AFTER_LINES", 10)
+    monkeypatch.setattr(json_lines, "COMPACT_AFTER_LINES", 10)
     store = OffsetStore(DirectoryStore(tmp_path))
     store.commit("old", {TP: CommittedOffset(1, -1, "")}, OffsetsStorage.ZOOKEEPER)
     for offset in range(100):

@@ -11,6 +11,7 @@ from aiokafkawire.broker.apis import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
@@ -23,6 +24,7 @@ from aiokafkawire.broker.apis import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -33,6 +35,7 @@ from aiokafkawire.broker.apis import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -64,6 +67,10 @@ from aiokafkawire.broker.apis import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     stop_replica,
     sync_group,
     txn_offset_commit,
@@ -167,6 +174,25 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
         ApiKey.CONSUMER_GROUP_DESCRIBE: Handler(
             consumer_group_describe.handle, consumer_group_describe.error_response
+        ),
+        ApiKey.SHARE_GROUP_HEARTBEAT: Handler(
+            share_group_heartbeat.handle, share_group_heartbeat.error_response
+        ),
+        ApiKey.SHARE_GROUP_DESCRIBE: Handler(
+            share_group_describe.handle, share_group_describe.error_response
+        ),
+        ApiKey.SHARE_FETCH: Handler(share_fetch.handle, share_fetch.error_response),
+        ApiKey.SHARE_ACKNOWLEDGE: Handler(
+            share_acknowledge.handle, share_acknowledge.error_response
+        ),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Handler(
+            describe_share_group_offsets.handle, describe_share_group_offsets.error_response
+        ),
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: Handler(
+            alter_share_group_offsets.handle, alter_share_group_offsets.error_response
+        ),
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: Handler(
+            delete_share_group_offsets.handle, delete_share_group_offsets.error_response
         ),
         ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.error_response),
         ApiKey.ALTER_CLIENT_QUOTAS: Handler(

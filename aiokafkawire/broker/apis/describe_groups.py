@@ -6,7 +6,6 @@ from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
-from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.events import GroupState
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -58,7 +57,11 @@ def _described(context: RequestContext, group_id: str, operations: int) -> Descr
     if not isinstance(group, ClassicGroup) or gone:
         described = _group_without_details(group_id, ErrorCode.NONE, GroupState.DEAD.value)
         if context.version >= FIRST_NOT_FOUND_VERSION:
-            reason = "is not a classic group." if isinstance(group, ConsumerGroup) else "not found."
+            reason = (
+                "not found."
+                if group is None or isinstance(group, ClassicGroup)
+                else "is not a classic group."
+            )
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} {reason}"
         described.authorized_operations = operations

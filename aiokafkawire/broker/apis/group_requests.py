@@ -14,6 +14,7 @@ from aiokafkawire.broker.groups.consumer_group.offset_checks import (
 )
 from aiokafkawire.broker.groups.events import Event, Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.group_coordinator import Group
+from aiokafkawire.broker.groups.share_group.group import ShareGroup
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
@@ -67,6 +68,8 @@ def check_commit(
         if event.generation >= 0:
             raise ApiError(missing)
         group = groups.create(group_id)
+    if isinstance(group, ShareGroup):
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     if isinstance(group, ConsumerGroup):
         return check_member_commit(group, event, context.version)
     code = handle_immediate(context, group, event, reply)

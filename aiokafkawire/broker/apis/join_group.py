@@ -9,6 +9,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import await_reply, check_coordinator
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.events import Join, JoinResult, Result
+from aiokafkawire.broker.groups.share_group.group import ShareGroup
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
@@ -77,6 +78,8 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     groups = context.state.group_coordinator
     group = groups.get(request.group_id)
+    if isinstance(group, ShareGroup):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(group, ConsumerGroup) and group.is_unused:
         group = groups.create(request.group_id)
     if group is None:

@@ -6,6 +6,7 @@ from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.events import GroupState
 from aiokafkawire.broker.groups.group_coordinator import Group
+from aiokafkawire.broker.groups.share_group.group import ShareGroup
 from aiokafkawire.broker.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -17,7 +18,7 @@ from aiokafkawire.wire.messages.list_groups import (
 
 __all__ = ("error_response", "handle")
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 EMPTY = GroupState.EMPTY.value
 
 
@@ -51,6 +52,13 @@ def _listed(group: Group) -> ListedGroup:
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             group_state=group.data.state.value,
             group_type=CONSUMER,
+        )
+    if isinstance(group, ShareGroup):
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=SHARE,
+            group_state=group.data.state.value,
+            group_type=SHARE,
         )
     return ListedGroup(
         group_id=group.group_id,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.events import GroupState
-from aiokafkawire.broker.groups.group_coordinator import Group
+from aiokafkawire.broker.groups.share_group.group import ShareGroup
 from aiokafkawire.broker.groups.subscriptions import is_consumer_group, subscribed_topics
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.types import TopicPartition
@@ -60,12 +61,12 @@ def error_response(request: OffsetDeleteRequest, version: int, code: int) -> Off
     return OffsetDeleteResponse(error_code=code, topics=[])
 
 
-def _group(context: RequestContext, group_id: str) -> Group:
+def _group(context: RequestContext, group_id: str) -> ClassicGroup | ConsumerGroup:
     check_coordinator(context, group_id, AclOperation.DELETE)
     group = context.state.group_coordinator.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
-    if group is None or group.state is GroupState.DEAD:
+    if group is None or isinstance(group, ShareGroup) or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not is_consumer_group(group):
         # Subscriptions of other protocol types are unknown.

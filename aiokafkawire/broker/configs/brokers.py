@@ -48,7 +48,11 @@ DYNAMIC_CONFIGS: Mapping[str, ConfigDef] = {
         INT, "1048588", "Largest buffer that the group coordinator keeps."
     ),
     "group.share.assignment.interval.ms": ConfigDef(
-        INT, "1000", "Least time between two assignments of a share group, in ms.", low=0
+        INT,
+        "",
+        "Least time between two assignments of a share group, in ms.",
+        option="group_share_assignment_interval_ms",
+        low=0,
     ),
     "group.streams.assignment.interval.ms": ConfigDef(
         INT, "1000", "Least time between two assignments of a streams group, in ms.", low=0
@@ -219,6 +223,26 @@ _OPTIONS: Mapping[str, ConfigDef] = {
     "group.max.session.timeout.ms": ConfigDef(INT, option="group_max_session_timeout_ms"),
     "group.max.size": ConfigDef(INT, option="group_max_size"),
     "group.min.session.timeout.ms": ConfigDef(INT, option="group_min_session_timeout_ms"),
+    "group.share.delivery.count.limit": ConfigDef(INT, option="group_share_delivery_count_limit"),
+    "group.share.heartbeat.interval.ms": ConfigDef(INT, option="group_share_heartbeat_interval_ms"),
+    "group.share.max.share.sessions": ConfigDef(INT, option="group_share_max_share_sessions"),
+    "group.share.max.size": ConfigDef(INT, option="group_share_max_size"),
+    "group.share.min.heartbeat.interval.ms": ConfigDef(
+        INT, option="group_share_min_heartbeat_interval_ms"
+    ),
+    "group.share.min.record.lock.duration.ms": ConfigDef(
+        INT, option="group_share_min_record_lock_duration_ms"
+    ),
+    "group.share.min.session.timeout.ms": ConfigDef(
+        INT, option="group_share_min_session_timeout_ms"
+    ),
+    "group.share.partition.max.record.locks": ConfigDef(
+        INT, option="group_share_partition_max_record_locks"
+    ),
+    "group.share.record.lock.duration.ms": ConfigDef(
+        INT, option="group_share_record_lock_duration_ms"
+    ),
+    "group.share.session.timeout.ms": ConfigDef(INT, option="group_share_session_timeout_ms"),
     "num.partitions": ConfigDef(INT, option="default_partitions"),
     "offset.metadata.max.bytes": ConfigDef(INT, option="offset_metadata_max_bytes"),
     "socket.request.max.bytes": ConfigDef(INT, option="max_request_bytes"),

@@ -66,7 +66,6 @@ GROUP_CONFIGS: Mapping[str, ConfigDef] = {
         "Times that a share group delivers a record before it is archived.",
         server_property="group.share.delivery.count.limit",
         low=2,
-        high=10,
     ),
     "share.heartbeat.interval.ms": ConfigDef(
         INT,
@@ -145,11 +144,23 @@ GROUP_CONFIGS: Mapping[str, ConfigDef] = {
 
 _HEARTBEAT_MS, _SESSION_MS = (5_000, 15_000), (45_000, 60_000)
 
+_LOWERED: Mapping[str, str] = {
+    "consumer.session.timeout.ms": "group_consumer_min_session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "group_consumer_min_heartbeat_interval_ms",
+    "share.session.timeout.ms": "group_share_min_session_timeout_ms",
+    "share.heartbeat.interval.ms": "group_share_min_heartbeat_interval_ms",
+    "share.record.lock.duration.ms": "group_share_min_record_lock_duration_ms",
+}
+"""Options of the broker that lower the limit of a config."""
+
 _GROUP_LIMITS: Mapping[str, tuple[int, int]] = {
     "consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
     "consumer.session.timeout.ms": _SESSION_MS,
     "share.heartbeat.interval.ms": _HEARTBEAT_MS,
     "share.session.timeout.ms": _SESSION_MS,
+    "share.delivery.count.limit": (2, 10),
+    "share.partition.max.record.locks": (100, 4_000),
+    "share.record.lock.duration.ms": (15_000, 60_000),
     "streams.heartbeat.interval.ms": _HEARTBEAT_MS,
     "streams.session.timeout.ms": _SESSION_MS,
     "streams.num.standby.replicas": (0, 2),
@@ -195,13 +206,9 @@ def validate_group_configs(
             f"Invalid value `{reset}` for configuration {name}. The value must be either"
             " 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
         )
-    lowered = {
-        "consumer.session.timeout.ms": "group_consumer_min_session_timeout_ms",
-        "consumer.heartbeat.interval.ms": "group_consumer_min_heartbeat_interval_ms",
-    }
     for name, (lowest, high) in _GROUP_LIMITS.items():
-        has_option = options is not None and name in lowered
-        low = getattr(options, lowered[name]) if has_option else lowest
+        has_option = options is not None and name in _LOWERED
+        low = getattr(options, _LOWERED[name]) if has_option else lowest
         if name not in values or low <= int(values[name]) <= high:
             continue
         kind, _, rest = name.partition(".")

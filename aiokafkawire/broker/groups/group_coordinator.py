@@ -37,6 +37,10 @@ from aiokafkawire.broker.groups.events import (
 from aiokafkawire.broker.groups.group_membership import NO_DEADLINE
 from aiokafkawire.broker.groups.members import ClassicGroupMember
 from aiokafkawire.broker.groups.offsets import OffsetStore
+from aiokafkawire.broker.groups.share_group.coordination import ShareGroups
+from aiokafkawire.broker.groups.share_group.events import ShareGroupHeartbeat, StatesChanged
+from aiokafkawire.broker.groups.share_group.group import ShareGroup
+from aiokafkawire.broker.groups.share_group.group import failed_reply as failed_share_reply
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.runtime import AutoResetEvent, Clock, Future
 from aiokafkawire.wire import ErrorCode
@@ -54,8 +58,8 @@ MAX_LINES_PER_GROUP = 100
 """Log lines per group and minute; further ones are logged at DEBUG."""
 
 
-Group = ClassicGroup | ConsumerGroup
-"""A group of either type."""
+Group = ClassicGroup | ConsumerGroup | ShareGroup
+"""A group of any type."""
 
 
 class GroupCoordinator:
@@ -68,9 +72,12 @@ class GroupCoordinator:
         rng: random.Random,
         offsets: OffsetStore,
         consumer_groups: ConsumerGroups | None = None,
+        *,
+        share_groups: ShareGroups | None = None,
     ) -> None:
         self.offsets = offsets
         self._consumer_groups = consumer_groups
+        self._share_groups = share_groups
         self._options = options
         self._clock = clock
         self._rng = rng
@@ -82,7 +89,7 @@ class GroupCoordinator:
             self._groups[group_id] = self._new_group(group_id)
         if consumer_groups is not None:
             for group_id in consumer_groups.log.groups():
-                self._groups[group_id] = consumer_groups.load(group_id, clock.now())
+                self._groups[group_id] = self._load(group_id, clock.now())
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
@@ -92,6 +99,12 @@ class GroupCoordinator:
         """Settings, topics and records of the consumer groups."""
         assert self._consumer_groups is not None, "the broker has no consumer groups"
         return self._consumer_groups
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        """Settings, records and share partitions of the share groups."""
+        assert self._share_groups is not None, "the broker has no share groups"
+        return self._share_groups
 
     def get(self, group_id: str) -> Group | None:
         """Return a group, None if it does not exist."""
@@ -130,7 +143,7 @@ class GroupCoordinator:
         """
         known = self._groups.get(group_id)
         group = known
-        if event.member_epoch == JOIN_EPOCH and not isinstance(known, ConsumerGroup):
+        if event.member_epoch == JOIN_EPOCH and (known is None or isinstance(known, ClassicGroup)):
             group = (
                 self.consumer_groups.convert(known)
                 if known is not None and known.members
@@ -155,6 +168,46 @@ class GroupCoordinator:
                     _promise(reply).set_result(reply.result)
         return result
 
+    def share_heartbeat(self, group_id: str, event: ShareGroupHeartbeat) -> HeartbeatResult:
+        """Handle a heartbeat of a share group; the first one creates the group.
+
+        Raises:
+            ApiError: There is no such share group, or too many groups.
+        """
+        known = self._groups.get(group_id)
+        group = known
+        if event.member_epoch == JOIN_EPOCH and known is None:
+            group = self.share_groups.create(group_id)
+        if group is None:
+            kind = "Group" if event.member_epoch <= LEAVE_EPOCH else "Share group"
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
+        self._handle_share_group(_checked(group), event)
+        result = cast("Future[HeartbeatResult]", event.reply).result()
+        if group is not known and not result.code:
+            self._add(group)
+        return result
+
+    def change_share_states(self, group_id: str, event: StatesChanged) -> ErrorCode:
+        """Apply a change of share partitions by an admin client; it may create the group.
+
+        Raises:
+            ApiError: The group is not a share group, or there are too many groups.
+        """
+        known = self._groups.get(group_id)
+        group = self.share_groups.create(group_id) if known is None else _checked(known)
+        self._handle_share_group(group, event)
+        code = cast("ErrorCode", cast("Future[Result]", event.reply).result())
+        if known is None and not code:
+            self._add(group)
+        return code
+
+    def _add(self, group: Group) -> None:
+        """Add a group that has been created."""
+        if group.group_id not in self._groups and len(self._groups) >= MAX_GROUPS:
+            self._evict_unused_group()
+        self._groups[group.group_id] = group
+        self._wakeup.set()
+
     def delete(self, group_id: str) -> ErrorCode:
         """Delete an empty group and its offsets; return the error code.
 
@@ -164,14 +217,16 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | ShareGroup):
             is_empty = group.is_unused
         else:
             is_empty = group.state is GroupState.EMPTY
         if is_empty:
             # A dead group cannot be restored, so the offsets are deleted first.
             self.offsets.delete(group_id, list(self.offsets.committed(group_id)))
-        if is_empty and isinstance(group, ConsumerGroup):
+        if is_empty and isinstance(group, ShareGroup):
+            self.share_groups.delete_states(group_id)
+        if is_empty and isinstance(group, ConsumerGroup | ShareGroup):
             self.consumer_groups.log.delete(group_id)
         reply: Future[Result] = Future()
         self.handle(group, Delete(reply=reply))
@@ -192,6 +247,9 @@ class GroupCoordinator:
         """Apply an event to a group and resolve the replies."""
         if isinstance(group, ConsumerGroup):
             self._handle_consumer_group(group, event)
+            return
+        if isinstance(group, ShareGroup):
+            self._handle_share_group(group, event)
             return
         if not logger.isEnabledFor(logging.INFO) or isinstance(
             event, Heartbeat | ValidateOffsetCommit
@@ -228,6 +286,21 @@ class GroupCoordinator:
         if group.next_deadline() < self._next_wakeup:
             self._wakeup.set()
 
+    def _handle_share_group(self, group: ShareGroup, event: Any) -> None:
+        try:
+            replies = self.share_groups.handle(group, event)
+        except StorageError as error:
+            # The group in memory is ahead of its records.
+            if self._groups.get(group.group_id) is group:
+                self._reload(group, self._clock.now())
+            if isinstance(event, GroupDeadlineReached):
+                return
+            replies = [failed_share_reply(event, error)]
+        for reply in replies:
+            _promise(reply).set_result(reply.result)
+        if group.next_deadline() < self._next_wakeup:
+            self._wakeup.set()
+
     def _downgrade(self, group: ConsumerGroup) -> None:
         """Make a classic group of a consumer group. Raises `StorageError`."""
         self.consumer_groups.log.delete(group.group_id)
@@ -236,14 +309,19 @@ class GroupCoordinator:
         self._groups[group.group_id] = classic
         self._wakeup.set()
 
-    def _reload(self, group: ConsumerGroup, loaded_at: float) -> None:
-        group_id = group.group_id
-        self._groups[group_id] = self.consumer_groups.load(group_id, loaded_at)
+    def _load(self, group_id: str, loaded_at: float) -> ConsumerGroup | ShareGroup:
+        """Return a group from its records."""
+        if self.consumer_groups.log.is_share_group(group_id):
+            return self.share_groups.load(group_id, loaded_at)
+        return self.consumer_groups.load(group_id, loaded_at)
+
+    def _reload(self, group: ConsumerGroup | ShareGroup, loaded_at: float) -> None:
+        self._groups[group.group_id] = self._load(group.group_id, loaded_at)
         self._wakeup.set()
 
     def on_coordinator_changed(self, group: Group, loaded_at: float) -> None:
         """Give a group to another coordinator, which has loaded it at `loaded_at`."""
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | ShareGroup):
             self._reload(group, max(loaded_at, self._clock.now()))
             return
         self.handle(group, CoordinatorChanged(loaded_at=loaded_at))
@@ -307,6 +385,15 @@ class GroupCoordinator:
                 self.delete(group.group_id)
                 return
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many groups")
+
+
+def _checked(group: Group) -> ShareGroup:
+    """Return the group if it is a share group. Raises `ApiError`."""
+    if not isinstance(group, ShareGroup):
+        raise ApiError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a share group."
+        )
+    return group
 
 
 _REMOVAL_REASONS: Mapping[type[Event], str] = MappingProxyType(

@@ -8,9 +8,11 @@ from typing import Any
 
 from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.groups.consumer_group.records import (
+    SHARE_RECORD_TYPES,
     GroupRecord,
     decode_record,
     encode_record,
+    record_type,
 )
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.errors import KafkaError
@@ -37,6 +39,11 @@ class GroupRecordLog:
         """Return the records of a group, in the order in which their keys were first written."""
         for key, value in self._groups.get(group_id, {}).items():
             yield decode_record(key, value)
+
+    def is_share_group(self, group_id: str) -> bool:
+        """Return True if the records of a group are those of a share group."""
+        key = next(iter(self._groups[group_id]))
+        return record_type(key) in SHARE_RECORD_TYPES
 
     def append(self, group_id: str, records: Iterable[GroupRecord]) -> None:
         """Append records together. Raises `StorageError` if none was stored."""

@@ -18,10 +18,12 @@ from aiokafkawire.broker.groups.consumer_group.member import (
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire.codec import decode, encode
 from aiokafkawire.wire.messages import consumer_group_records as messages
+from aiokafkawire.wire.messages import share_group_records as share_messages
 from aiokafkawire.wire.schema import Message
 
 __all__ = (
     "RECORD_TYPES",
+    "SHARE_RECORD_TYPES",
     "GroupRecord",
     "assignment_metadata",
     "current_assignment",
@@ -29,6 +31,7 @@ __all__ = (
     "encode_record",
     "group_metadata",
     "member_metadata",
+    "record_type",
     "regular_expression",
     "target_assignment",
     "to_target",
@@ -53,13 +56,37 @@ RECORD_TYPES: Mapping[int, tuple[type[Message], type[Message]]] = MappingProxyTy
             messages.ConsumerGroupCurrentMemberAssignmentKey,
             messages.ConsumerGroupCurrentMemberAssignmentValue,
         ),
+        10: (
+            share_messages.ShareGroupMemberMetadataKey,
+            share_messages.ShareGroupMemberMetadataValue,
+        ),
+        11: (share_messages.ShareGroupMetadataKey, share_messages.ShareGroupMetadataValue),
+        12: (
+            share_messages.ShareGroupTargetAssignmentMetadataKey,
+            share_messages.ShareGroupTargetAssignmentMetadataValue,
+        ),
+        13: (
+            share_messages.ShareGroupTargetAssignmentMemberKey,
+            share_messages.ShareGroupTargetAssignmentMemberValue,
+        ),
+        14: (
+            share_messages.ShareGroupCurrentMemberAssignmentKey,
+            share_messages.ShareGroupCurrentMemberAssignmentValue,
+        ),
+        15: (
+            share_messages.ShareGroupStatePartitionMetadataKey,
+            share_messages.ShareGroupStatePartitionMetadataValue,
+        ),
         16: (
             messages.ConsumerGroupRegularExpressionKey,
             messages.ConsumerGroupRegularExpressionValue,
         ),
     }
 )
-"""Key and value by record type, which is the version of the key."""
+"""Key and value by record type, which is the version of the key; 10 to 15 are share groups."""
+
+SHARE_RECORD_TYPES = frozenset(range(10, 16))
+"""Types of the records of share groups."""
 
 _TYPE_OF_KEY = {key: number for number, (key, _) in RECORD_TYPES.items()}
 _INT16 = struct.Struct(">h")
@@ -211,6 +238,11 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     if record.value is None:
         return key, None
     return key, _INT16.pack(VALUE_VERSION) + encode(record.value, VALUE_VERSION)
+
+
+def record_type(key: bytes) -> int:
+    """Return the type of the record with a key."""
+    return int(_INT16.unpack_from(key)[0])
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord:

@@ -1,0 +1,1 @@
+"""Share groups, as their coordinator sees them (KIP-932)."""
