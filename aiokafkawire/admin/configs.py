@@ -253,7 +253,7 @@ async def describe_configs(
     request: ItemRequest[ConfigResource, dict[str, ConfigEntry]] = ItemRequest(
         api_key=ApiKey.DESCRIBE_CONFIGS,
         build=build,
-        read=_read_configs,
+        read=_EntryReader().read,
         target=Target.NAMED_BROKER,
         locate=broker_of,
         context=resource_context,
@@ -266,11 +266,36 @@ async def describe_configs(
     return await requester.request_items(request, names)
 
 
-def _read_configs(response: DescribeConfigsResponse) -> Iterable[ItemResult]:
-    for result in response.results:
-        resource = read_resource(result.resource_type, result.resource_name)
-        entries = {config.name: _entry(resource.type, config) for config in result.configs}
-        yield ItemResult(resource, entries, result.error_code, result.error_message)
+class _EntryReader:
+    """Reads the configs of resources; equal configs, such as defaults, are the same object."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], ConfigEntry] = {}
+
+    def read(self, response: DescribeConfigsResponse) -> Iterable[ItemResult]:
+        for result in response.results:
+            resource = read_resource(result.resource_type, result.resource_name)
+            entries = {config.name: self._entry(resource.type, config) for config in result.configs}
+            yield ItemResult(resource, entries, result.error_code, result.error_message)
+
+    def _entry(
+        self, kind: ConfigResourceType, config: DescribeConfigsResourceResult
+    ) -> ConfigEntry:
+        if config.synonyms or config.config_source < 0:
+            return _entry(kind, config)
+        key = (
+            config.name,
+            config.value,
+            config.read_only,
+            config.config_source,
+            config.is_sensitive,
+            config.config_type,
+            config.documentation,
+        )
+        entry = self._known.get(key)
+        if entry is None:
+            entry = self._known[key] = _entry(kind, config)
+        return entry
 
 
 def _entry(kind: ConfigResourceType, config: DescribeConfigsResourceResult) -> ConfigEntry:

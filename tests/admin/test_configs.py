@@ -83,6 +83,19 @@ async def test_configs_of_a_broker_are_asked_of_that_broker() -> None:
     assert routes == {ToAnyNode(): ["orders", ""], ToNode(2): ["2"], ToNode(3): ["3"]}
 
 
+async def test_equal_configs_are_one_object() -> None:
+    cluster = ScriptedCluster()
+    other = ConfigResource(ConfigResourceType.TOPIC, "payments")
+    cluster.answer(
+        ApiKey.DESCRIBE_CONFIGS, described(config("a", "1", 5), config("b", "1", 5, config_type=3))
+    )
+    results = await ScriptedAdmin(cluster).describe_configs([TOPIC, other])
+    assert results[TOPIC] == results[other]
+    assert results[TOPIC]["a"] is results[other]["a"]
+    assert results[TOPIC]["b"].type is ConfigType.INT
+    assert results[TOPIC]["a"].type is ConfigType.UNKNOWN
+
+
 async def test_numbers_that_are_newer_than_this_client() -> None:
     cluster = ScriptedCluster()
     cluster.answer(ApiKey.DESCRIBE_CONFIGS, described(config("a", "1", 77, config_type=99)))
