@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, UNKNOWN_ITEM_CODES, response_error
 from aiokafkawire.admin.requester import Requester
-from aiokafkawire.admin.response_values import unless_negative, unless_zero
+from aiokafkawire.admin.response_values import unless_zero
 from aiokafkawire.admin.routing import RETRIED_CODES
 from aiokafkawire.admin.types.acl_operation import AclOperation, authorized_operations
 from aiokafkawire.admin.types.topics import TopicDescription, TopicPartitionInfo
@@ -17,10 +16,10 @@ from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import BrokerError, KafkaError, ProtocolError, UnsupportedVersion
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.lazy_arrays import iter_fields
 from aiokafkawire.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
     DescribeTopicPartitionsTopicRequest,
 )
@@ -28,7 +27,6 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
@@ -154,46 +152,60 @@ class TopicDescriber:
         error = response_error(topic.error_code, api=_PAGES, topic=name)
         if error is not None:
             return error
-        partitions: Iterable[TopicPartitionInfo] = map(self._paged_partition, topic.partitions)
+        partitions = self._paged_partitions(topic)
         if isinstance(earlier, TopicDescription):
-            partitions = chain(earlier.partitions.values(), partitions)
+            partitions = {**earlier.partitions, **partitions}
         return TopicDescription(
             name,
             unless_zero(topic.topic_id),
             topic.is_internal,
-            _by_number(partitions),
+            _in_order(partitions),
             self._operations(topic.topic_authorized_operations),
         )
 
-    def _paged_partition(
-        self, partition: DescribeTopicPartitionsResponsePartition
-    ) -> TopicPartitionInfo:
-        eligible, last_known = partition.eligible_leader_replicas, partition.last_known_elr
-        return TopicPartitionInfo(
-            partition.partition_index,
-            unless_negative(partition.leader_id),
-            unless_negative(partition.leader_epoch),
-            self._node_ids(partition.replica_nodes),
-            self._node_ids(partition.isr_nodes),
-            self._node_ids(partition.offline_replicas),
-            None if eligible is None else self._node_ids(eligible),
-            None if last_known is None else self._node_ids(last_known),
-        )
+    def _paged_partitions(
+        self, topic: DescribeTopicPartitionsResponseTopic
+    ) -> dict[int, TopicPartitionInfo]:
+        shared = self._known_ids.setdefault
+        return {
+            number: TopicPartitionInfo(
+                number,
+                leader_id if leader_id >= 0 else None,
+                leader_epoch if leader_epoch >= 0 else None,
+                shared(replicas, replicas),
+                shared(isr, isr),
+                shared(offline, offline),
+                eligible,
+                last_known,
+            )
+            for (
+                _,
+                number,
+                leader_id,
+                leader_epoch,
+                replicas,
+                isr,
+                eligible,
+                last_known,
+                offline,
+            ) in iter_fields(topic, "partitions")
+        }
 
-    def _metadata_partition(self, partition: MetadataResponsePartition) -> TopicPartitionInfo:
-        return TopicPartitionInfo(
-            partition.partition_index,
-            unless_negative(partition.leader_id),
-            unless_negative(partition.leader_epoch),
-            self._node_ids(partition.replica_nodes),
-            self._node_ids(partition.isr_nodes),
-            self._node_ids(partition.offline_replicas),
-        )
-
-    def _node_ids(self, ids: list[NodeId]) -> tuple[NodeId, ...]:
-        """Return node ids as a tuple, the same for the same ids."""
-        found = tuple(ids)
-        return self._known_ids.setdefault(found, found)
+    def _metadata_partitions(self, topic: MetadataResponseTopic) -> dict[int, TopicPartitionInfo]:
+        shared = self._known_ids.setdefault
+        return {
+            number: TopicPartitionInfo(
+                number,
+                leader_id if leader_id >= 0 else None,
+                leader_epoch if leader_epoch >= 0 else None,
+                shared(replicas, replicas),
+                shared(isr, isr),
+                shared(offline, offline),
+            )
+            for _, number, leader_id, leader_epoch, replicas, isr, offline in iter_fields(
+                topic, "partitions"
+            )
+        }
 
     def _operations(self, bits: int) -> frozenset[AclOperation] | None:
         return authorized_operations(bits) if self._with_operations else None
@@ -266,7 +278,7 @@ class TopicDescriber:
             topic.name,
             unless_zero(topic.topic_id),
             topic.is_internal,
-            _by_number(map(self._metadata_partition, topic.partitions)),
+            _in_order(self._metadata_partitions(topic)),
             self._operations(topic.topic_authorized_operations),
         )
 
@@ -287,6 +299,7 @@ def _place(cursor: Cursor) -> tuple[str, int]:
     return cursor.topic_name, cursor.partition_index
 
 
-def _by_number(partitions: Iterable[TopicPartitionInfo]) -> dict[int, TopicPartitionInfo]:
-    found = {info.partition: info for info in partitions}
-    return {number: found[number] for number in sorted(found)}
+def _in_order(partitions: dict[int, TopicPartitionInfo]) -> dict[int, TopicPartitionInfo]:
+    numbers = [*partitions]
+    ordered = sorted(numbers)
+    return partitions if numbers == ordered else {each: partitions[each] for each in ordered}

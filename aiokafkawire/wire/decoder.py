@@ -216,6 +216,7 @@ class _DecoderMaker:
         lazy = self.source.name("lazy")
         try_defer = f"{arrays}.try_defer(buf, p, end, {count})"
         self.source.line(f"{lazy} = {try_defer} if {count} >= {MIN_LAZY_LENGTH} else None")
+        self.source.line(f"{obj}._lazy_array = None")
         with self.source.block(f"if {lazy} is not None:"):
             self.source.line(f"{obj}._lazy_array, p = {lazy}")
         return self.source.block("else:")

@@ -3,24 +3,26 @@
 The longest arrays, those of partitions, hold numbers and short arrays of numbers, and mostly every
 element has the layout of the first: all partitions of a topic have the same number of replicas.
 Validation then only compares the lengths within the elements, by slices. The decoder handles all
-other arrays, including malformed ones, which it rejects.
+other arrays, including malformed ones, which it rejects. `iter_fields` reads an array without
+making objects of its elements.
 """
 
 import struct
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
 from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
 from aiokafkawire.wire.primitives import Primitive, uuid_from_bytes
-from aiokafkawire.wire.schema import Field, LazyArray, Struct, schema_for
+from aiokafkawire.wire.schema import Field, FieldTuples, LazyArray, LazyStruct, Struct, schema_for
 
 __all__ = (
     "MAX_ELEMENT_LAYOUTS",
     "MAX_INNER_LENGTH",
     "MIN_LAZY_LENGTH",
     "LazyArrays",
+    "iter_fields",
     "supports_lazy_arrays",
 )
 
@@ -39,6 +41,20 @@ def supports_lazy_arrays(cls: type[Struct], version: int) -> bool:
     """Return True if the struct has only numbers, UUIDs and arrays of numbers."""
     fields = schema_for(cls).present(version)
     return bool(fields) and all(_is_number_or_array(item) for item in fields)
+
+
+def iter_fields(message: LazyStruct, name: str) -> FieldTuples:
+    """Yield the fields of each struct in an array, in their order; arrays of numbers are tuples.
+
+    Args:
+        message: The struct with the array. The array is not changed by this.
+        name: Field of the array, whose structs must have `supports_lazy_arrays`.
+    """
+    lazy: LazyArray | None = getattr(message, "_lazy_array", None)
+    if lazy is not None and lazy[0] == name:
+        _, _, decode_fields, raw = lazy
+        return decode_fields(raw)
+    return _field_reader(type(message), name)(getattr(message, name))
 
 
 class LazyArrays:
@@ -70,7 +86,7 @@ class LazyArrays:
         for places, byte in element_layout.constant_bytes:
             if raw[places].strip(byte):
                 return None
-        return (self._name, element_layout.make_structs, raw), stop
+        return (self._name, element_layout.make_structs, element_layout.iter_fields, raw), stop
 
     def _add_element_layout(self, counts: _ArrayCounts | None) -> "_ElementLayout | None":
         if counts is None or len(self._element_layouts) == MAX_ELEMENT_LAYOUTS:
@@ -122,31 +138,77 @@ class _ElementLayout:
         self._make(self._values.iter_unpack(raw), made.append)
         return made
 
+    def iter_fields(self, raw: bytes) -> FieldTuples:
+        """Yield the fields of each struct of an array, in their order."""
+        return self._iter_fields(self._values.iter_unpack(raw))
+
     @cached_property
-    def _make(self) -> Callable[[Iterator[tuple[Any, ...]], Callable[[Any], None]], None]:
-        schema, version = schema_for(self._cls), self._layout.version
+    def _make(self) -> Callable[[FieldTuples, Callable[[Any], None]], None]:
         source = FunctionSource("make(elements, add)")
-        source.names.update(Class=self._cls, new=object.__new__, uuid=uuid_from_bytes)
-        names: list[str] = []
-        body = ["m = new(Class)"]
+        source.names.update(Class=self._cls, new=object.__new__)
+        variables, values = self._variables(source, "[", "]")
+        with source.block(f"for [{', '.join(variables)}] in elements:"):
+            source.line("m = new(Class)")
+            for name, value in values.items():
+                source.line(f"m.{name} = {value}")
+            source.line("add(m)")
+        return source.compile("make", f"uniform {self._cls.__name__} v{self._layout.version}")
+
+    @cached_property
+    def _iter_fields(self) -> Callable[[FieldTuples], FieldTuples]:
+        source = FunctionSource("iter_fields(elements)")
+        variables, values = self._variables(source, "(", ",)")
+        with source.block(f"for [{', '.join(variables)}] in elements:"):
+            source.line(f"yield {', '.join(values.values())},")
+        title = f"fields of uniform {self._cls.__name__} v{self._layout.version}"
+        return source.compile("iter_fields", title)
+
+    def _variables(
+        self, source: FunctionSource, start: str, end: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return variables for the numbers of an element, and an expression for each field.
+
+        Args:
+            source: Function that gets the variables.
+            start: Text before the numbers of an array.
+            end: Text after them.
+        """
+        schema, version = schema_for(self._cls), self._layout.version
+        source.names.update(uuid=uuid_from_bytes)
+        variables: list[str] = []
+        values = {item.name: "" for item in schema.fields}
         lengths = iter(self._lengths)
         for item in schema.present(version):
             if item.kind.element is not None:
                 numbers = [source.name("v") for _ in range(next(lengths))]
-                names += numbers
-                text = f"[{', '.join(numbers)}]"
-            else:
-                names.append(source.name("v"))
-                text = (
-                    f"uuid({names[-1]})" if _element_primitive(item).name == "uuid" else names[-1]
-                )
-            body.append(f"m.{item.name} = {text}")
+                variables += numbers
+                values[item.name] = f"{start}{', '.join(numbers)}{end if numbers else end[-1]}"
+                continue
+            variables.append(source.name("v"))
+            is_uuid = _element_primitive(item).name == "uuid"
+            values[item.name] = f"uuid({variables[-1]})" if is_uuid else variables[-1]
         for item in chain(schema.absent(version), schema.tagged(version)):
-            body.append(f"m.{item.name} = {source.default(item)}")
-        with source.block(f"for [{', '.join(names)}] in elements:"):
-            for text in (*body, "add(m)"):
-                source.line(text)
-        return source.compile("make", f"uniform {self._cls.__name__} v{version}")
+            default = source.default(item)
+            values[item.name] = f"{start}{end[-1]}" if default == "[]" else default
+        return variables, values
+
+
+@cache
+def _field_reader(cls: type[LazyStruct], name: str) -> Callable[[list[Any]], FieldTuples]:
+    """Compile the function that yields the fields of structs; see `iter_fields`."""
+    (kind,) = (item.kind.element for item in schema_for(cls).fields if item.name == name)
+    assert kind is not None
+    assert kind.struct is not None
+    values: list[str] = []
+    for item in schema_for(kind.struct).fields:
+        value = f"m.{item.name}"
+        if item.kind.element is not None:
+            value = f"None if {value} is None else tuple({value})"
+        values.append(value)
+    source = FunctionSource("iter_fields(structs)")
+    with source.block("for m in structs:"):
+        source.line(f"yield {', '.join(values)},")
+    return source.compile("iter_fields", f"fields of {kind.struct.__name__}")
 
 
 def _make_read_counts(

@@ -18,7 +18,7 @@ disjoint versions.
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -41,6 +41,7 @@ __all__ = (
     "ALL",
     "NO_VERSIONS",
     "Field",
+    "FieldTuples",
     "LazyArray",
     "LazyStruct",
     "Message",
@@ -64,8 +65,11 @@ R_co = TypeVar("R_co", covariant=True, bound="Response")
 
 UNBOUNDED = 32_767
 
-LazyArray = tuple[str, Callable[[bytes], list[Any]], bytes]
-"""An array that is not decoded yet: its field, its decode function, its bytes."""
+FieldTuples = Iterator[tuple[Any, ...]]
+
+LazyArray = tuple[str, Callable[[bytes], list[Any]], Callable[[bytes], FieldTuples], bytes]
+"""An array that is not decoded yet: its field, functions that decode it (to structs, and to the
+fields of each), its bytes."""
 
 
 class VersionRange(NamedTuple):
@@ -291,7 +295,7 @@ class LazyStruct(Struct):
         def __getattr__(self, name: str) -> Any:
             lazy = None if name == "_lazy_array" else getattr(self, "_lazy_array", None)
             if lazy is not None and lazy[0] == name:
-                _, make, raw = lazy
+                _, make, _, raw = lazy
                 setattr(self, name, make(raw))
                 self._lazy_array = None
             return Struct.__getattr__(self, name)
@@ -431,7 +435,7 @@ def _declare(cls: S, name: str) -> S:
     fields = tuple(
         _field(cls, attribute, annotation)
         for attribute, annotation in inspect.get_annotations(cls).items()
-        if _origin(annotation) is not ClassVar
+        if cast("object", get_origin(annotation)) is not ClassVar
     )
     for item in fields:
         if item.required:
@@ -476,7 +480,7 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
     metadata = getattr(annotation, "__metadata__", ())
     if metadata and isinstance(metadata[0], Primitive):
         return TypeKind(primitive=metadata[0]), False
-    origin = _origin(annotation)
+    origin: object = get_origin(annotation)
     if origin in _UNIONS:
         inner = [option for option in get_args(annotation) if option is not type(None)]
         if len(inner) == 1:
@@ -488,10 +492,6 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return TypeKind(struct=annotation), False
     raise TypeError(f"{annotation!r} is not a type of the Kafka protocol")
-
-
-def _origin(annotation: object) -> object:
-    return get_origin(annotation)
 
 
 def _camel_case(name: str) -> str:

@@ -84,7 +84,12 @@ def test_errors_on_first_access_are_detected() -> None:
 
     def late(raw: bytes) -> MetadataResponse:
         found = wire.decode(MetadataResponse, 9, raw)
-        found.topics[0]._lazy_array = ("partitions", lambda raw: [struct.unpack(">i", raw)], b"")
+        found.topics[0]._lazy_array = (
+            "partitions",
+            lambda raw: [struct.unpack(">i", raw)],
+            lambda raw: iter(()),
+            b"",
+        )
         return found
 
     with pytest.raises(Broken, match="late v9, here, accessed: error"):

@@ -17,6 +17,7 @@ from aiokafkawire.wire.lazy_arrays import (
     MAX_INNER_LENGTH,
     MIN_LAZY_LENGTH,
     LazyArrays,
+    iter_fields,
     supports_lazy_arrays,
 )
 from aiokafkawire.wire.messages.metadata import (
@@ -102,6 +103,34 @@ def test_every_type_in_lazy_arrays(version: int) -> None:
     assert found == message
     assert [item.topic_id for item in found.items] == [UUID(int=n) for n in range(MIN_LAZY_LENGTH)]
     assert found.items[1].more is not found.items[2].more
+
+
+def fields_of(item: Plain) -> tuple[object, ...]:
+    nodes = None if item.nodes is None else tuple(item.nodes)
+    more = tuple(item.more)
+    return item.small, item.topic_id, nodes, item.online, item.since, more, item.known
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param([], id="uniform"),
+        pytest.param([Plain(small=1, topic_id=UUID(int=1), nodes=None, online=True)], id="null"),
+        pytest.param([plain(1, 5)], id="other length"),
+    ],
+)
+def test_iter_fields(version: int, first: list[Plain]) -> None:
+    message = holder(*first)
+    found = wire.decode(Holder, version, wire.encode(message, version))
+    expected = [fields_of(item) for item in message.items]
+    assert list(iter_fields(found, "items")) == expected
+    assert is_made(found, "items") == bool(first)
+    assert list(iter_fields(found, "items")) == expected
+    assert list(iter_fields(found, "others")) == []
+    assert found == message
+    assert list(iter_fields(found, "items")) == expected
+    assert list(iter_fields(message, "items")) == expected
 
 
 def test_every_operation_on_a_message_decodes_the_array() -> None:
@@ -224,7 +253,7 @@ def test_number_of_element_layouts_is_limited() -> None:
             raw = memoryview(wire.encode(holder(*[item] * MIN_LAZY_LENGTH), 2))[1:-2]
             found = arrays.try_defer(raw, 0, len(raw), MIN_LAZY_LENGTH)
             if found is not None:
-                (_, make, content), end = found
+                (_, make, _, content), end = found
                 assert end == len(raw)
                 assert make(content) == [item] * MIN_LAZY_LENGTH
                 try_defer += 1
