@@ -75,7 +75,9 @@ def _tagged_field(buf: Buffer, position: int, end: int, seen: set[int]) -> tuple
     return tag, position, position + size
 
 
-def _unknown_fields(buf: Buffer, position: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
+def _unknown_fields(
+    buf: Buffer, position: int, end: int
+) -> tuple[tuple[tuple[int, bytes], ...], int]:
     count, position = _tag_count(buf, position, end)
     fields: list[tuple[int, bytes]] = []
     seen: set[int] = set()
@@ -83,7 +85,7 @@ def _unknown_fields(buf: Buffer, position: int, end: int) -> tuple[list[tuple[in
         tag, position, stop = _tagged_field(buf, position, end, seen)
         fields.append((tag, bytes(buf[position:stop])))
         position = stop
-    return fields, position
+    return tuple(fields), position
 
 
 _BYTES_SLICES = {"string": "{}.decode()", "bytes": "{}"}
@@ -114,6 +116,7 @@ class _DecoderMaker:
         """Emit code that reads a struct into the new variable `obj`."""
         schema, version = schema_for(cls), self.layout.version
         self.source.line(f"{obj} = new({self.source.constant('Class', cls)})")
+        self.source.line(f"{obj}.unknown_tagged_fields = ()")
         if issubclass(cls, LazyStruct):
             self._lazy_objects.add(obj)
         for item in schema.absent(version):
@@ -283,7 +286,7 @@ class _DecoderMaker:
             for item in fields:
                 with self.source.block(f"if {tag} == {item.tag}:"):
                     self._emit_tagged_field(item, obj, stop)
-            self.source.line(f"{obj}.unknown_tagged_fields.append(({tag}, bytes(buf[p:{stop}])))")
+            self.source.line(f"{obj}.unknown_tagged_fields += (({tag}, bytes(buf[p:{stop}])),)")
             self.source.line(f"p = {stop}")
 
     def _emit_tagged_field(self, item: Field, obj: str, stop: str) -> None:

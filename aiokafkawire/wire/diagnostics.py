@@ -5,7 +5,7 @@ module process the message again, so that the error names the field path and the
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -285,7 +285,7 @@ class _EncodeWalker(_Walker):
         with self.enter(".unknown_tagged_fields"):
             self.unknown(obj.unknown_tagged_fields, {item.tag for item in schema.tagged(version)})
 
-    def unknown(self, fields: list[tuple[int, bytes]], known: set[int | None]) -> None:
+    def unknown(self, fields: Sequence[tuple[int, bytes]], known: set[int | None]) -> None:
         if fields and not self.layout.flexible:
             raise UnsupportedVersion("tagged fields exist in flexible versions only")
         tags = [tag for tag, _ in fields]

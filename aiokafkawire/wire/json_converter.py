@@ -114,15 +114,15 @@ def _struct_from_json(
         else:
             values[item.name] = _from_json(item.kind, value, version, flexible, here)
     if flexible:
-        values["unknown_tagged_fields"] = _unknown_from_json(left.pop(UNKNOWN, []), path)
+        values["unknown_tagged_fields"] = _unknown_from_json(left.pop(UNKNOWN, ()), path)
     if left:
         raise ValueError(f"{path}: unknown in version {version}: {', '.join(map(str, left))}")
     return cls(**values)
 
 
-def _unknown_from_json(form: Any, path: str) -> list[tuple[int, bytes]]:
+def _unknown_from_json(form: Any, path: str) -> tuple[tuple[int, bytes], ...]:
     try:
-        return [(int(item["tag"]), base64.b64decode(item["data"])) for item in form]
+        return tuple((int(item["tag"]), base64.b64decode(item["data"])) for item in form)
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{path}.{UNKNOWN}: {error}") from error
 

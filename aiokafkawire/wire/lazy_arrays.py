@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
 from aiokafkawire.wire.primitives import Primitive, uuid_from_bytes
@@ -54,7 +54,7 @@ def iter_fields(message: LazyStruct, name: str) -> FieldTuples:
     if lazy is not None and lazy[0] == name:
         _, _, decode_fields, raw = lazy
         return decode_fields(raw)
-    return _field_reader(type(message), name)(getattr(message, name))
+    return _field_reader(cast("type", type(message)), name)(getattr(message, name))
 
 
 class LazyArrays:
@@ -149,6 +149,7 @@ class _ElementLayout:
         variables, values = self._variables(source, "[", "]")
         with source.block(f"for [{', '.join(variables)}] in elements:"):
             source.line("m = new(Class)")
+            source.line("m.unknown_tagged_fields = ()")
             for name, value in values.items():
                 source.line(f"m.{name} = {value}")
             source.line("add(m)")

@@ -254,8 +254,8 @@ def struct(cls: S) -> S:
     return _declare(cls, cls.__name__)
 
 
-def _base_field(*, default_factory: Callable[[], Any]) -> Any:
-    return dataclasses.field(default_factory=default_factory, repr=False, kw_only=True)
+def _base_field(*, default: Any) -> Any:
+    return dataclasses.field(default=default, repr=False, kw_only=True)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_base_field,))
@@ -272,15 +272,7 @@ class Struct:
             encoding writes them again.
     """
 
-    unknown_tagged_fields: list[tuple[int, bytes]] = _base_field(default_factory=list)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # Decoders do not set this list, as it is rarely used; it is created on first access.
-            if name == "unknown_tagged_fields":
-                self.unknown_tagged_fields = []
-            return object.__getattribute__(self, name)
+    unknown_tagged_fields: tuple[tuple[int, bytes], ...] = _base_field(default=())
 
 
 class LazyStruct(Struct):
@@ -298,7 +290,7 @@ class LazyStruct(Struct):
                 _, make, _, raw = lazy
                 setattr(self, name, make(raw))
                 self._lazy_array = None
-            return Struct.__getattr__(self, name)
+            return object.__getattribute__(self, name)
 
 
 class Message(Struct):

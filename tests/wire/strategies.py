@@ -26,7 +26,7 @@ _UNKNOWN = st.lists(
     st.tuples(st.integers(100, 2**32 - 1), st.binary(max_size=8)),
     max_size=2,
     unique_by=lambda item: item[0],
-).map(sorted)
+).map(lambda fields: tuple(sorted(fields)))
 
 
 def classes_and_versions() -> st.SearchStrategy[tuple[type[Message], int]]:

@@ -207,7 +207,7 @@ def test_field_missing_in_the_version_must_hold_its_default() -> None:
     # Unless it is ignorable.
     throttled = HeartbeatResponse(error_code=7, throttle_time_ms=100)
     assert wire.encode(throttled, 0) == b"\x00\x07"
-    tagged = heartbeat(unknown_tagged_fields=[(1, b"")])
+    tagged = heartbeat(unknown_tagged_fields=((1, b""),))
     with pytest.raises(UnsupportedVersion, match="tagged fields"):
         wire.encode(tagged, 0)
 
@@ -221,7 +221,7 @@ def test_field_missing_in_the_version_must_hold_its_default() -> None:
         ({"group_id": b"g"}, 4, TypeError, "group_id: b'g' is not a valid string"),
         ({"member_id": "x" * 32_768}, 0, ValueError, "member_id: string of 32768 bytes"),
         ({"member_id": "x" * 32_768}, 4, ValueError, "member_id: string of 32768 bytes"),
-        ({"unknown_tagged_fields": [(3, b""), (3, b"")]}, 4, ValueError, "duplicate tags"),
+        ({"unknown_tagged_fields": ((3, b""), (3, b""))}, 4, ValueError, "duplicate tags"),
     ],
 )
 def test_invalid_values(
@@ -233,13 +233,13 @@ def test_invalid_values(
 
 
 def test_known_tag_in_unknown_tagged_fields_is_rejected() -> None:
-    clash = ApiVersionsResponse(error_code=0, api_keys=[], unknown_tagged_fields=[(1, b"")])
+    clash = ApiVersionsResponse(error_code=0, api_keys=[], unknown_tagged_fields=((1, b""),))
     with pytest.raises(ValueError, match="tags of known fields"):
         wire.encode(clash, 3)
 
 
 def test_unknown_tagged_fields_are_encoded_in_order() -> None:
-    request = heartbeat(unknown_tagged_fields=[(300, b"b"), (2, b"a")])
+    request = heartbeat(unknown_tagged_fields=((300, b"b"), (2, b"a")))
     raw = wire.encode(request, 4)
     assert raw.endswith(b"\x02\x02\x01a\xac\x02\x01b")
     assert wire.encode(wire.decode(HeartbeatRequest, 4, raw), 4) == raw

@@ -40,7 +40,7 @@ def test_tagged_fields_at_their_default_are_omitted() -> None:
     response = ApiVersionsResponse(error_code=0, api_keys=[])
     assert wire.to_json(response, 3) == {"errorCode": 0, "apiKeys": [], "throttleTimeMs": 0}
     response.finalized_features_epoch = 4
-    response.unknown_tagged_fields = [(9, b"z"), (8, b"")]
+    response.unknown_tagged_fields = ((9, b"z"), (8, b""))
     assert wire.to_json(response, 3) == {
         "errorCode": 0,
         "apiKeys": [],
@@ -60,7 +60,7 @@ def test_fields_missing_in_the_version() -> None:
     with pytest.raises(UnsupportedVersion, match=r"HeartbeatRequest\.group_instance_id"):
         wire.to_json(request, 0)
     request = HeartbeatRequest(
-        group_id="g", generation_id=1, member_id="m", unknown_tagged_fields=[(1, b"")]
+        group_id="g", generation_id=1, member_id="m", unknown_tagged_fields=((1, b""),)
     )
     with pytest.raises(UnsupportedVersion, match="no tagged fields"):
         wire.to_json(request, 0)

@@ -92,7 +92,7 @@ def test_array_is_decoded_on_first_access(version: int) -> None:
     first.leader_id = 17
     topic.partitions.append(first)
     assert topic.partitions[0].leader_id == topic.partitions[-1].leader_id == 17
-    assert first.unknown_tagged_fields == []
+    assert first.unknown_tagged_fields == ()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -177,7 +177,7 @@ def test_unknown_attributes() -> None:
         pytest.param(plain(1, length=MAX_INNER_LENGTH + 1), id="too long"),
         pytest.param(plain(1, length=200), id="a count of two bytes"),
         pytest.param(plain(1, known=8), id="a tagged field"),
-        pytest.param(plain(1, unknown_tagged_fields=[(9, b"x")]), id="an unknown field"),
+        pytest.param(plain(1, unknown_tagged_fields=((9, b"x"),)), id="an unknown field"),
         pytest.param(
             Plain(small=1, topic_id=wire.ZERO_UUID, nodes=None, online=True), id="a null array"
         ),
