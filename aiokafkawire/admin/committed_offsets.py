@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from aiokafkawire.admin.items import ItemRequest, finish_items, partition_context
 from aiokafkawire.admin.offset_messages import (
@@ -11,7 +12,7 @@ from aiokafkawire.admin.offset_messages import (
     FIRST_WITH_GROUPS,
     FIRST_WITH_REQUIRE_STABLE,
     LAST_WITH_TOPIC_NAMES,
-    Offsets,
+    FetchedPartition,
     as_offset,
     commit_request,
     delete_request,
@@ -44,6 +45,8 @@ __all__ = (
     "parse_groups",
 )
 
+V = TypeVar("V")
+
 GroupsArgument = Iterable[str] | Mapping[str, Iterable[AnyPartition] | None]
 """Names of groups for all their offsets, or partitions by name."""
 
@@ -57,17 +60,25 @@ async def list_offsets_of_groups(
     requester: Requester,
     groups: Mapping[str, Collection[TopicPartition] | None],
     require_stable: bool,
-) -> dict[str, Offsets | KafkaError]:
-    """Return committed offsets; see `GroupOffsetOperations.list_consumer_group_offsets`."""
+    value: Callable[[FetchedPartition], V],
+) -> dict[str, dict[TopicPartition, V] | KafkaError]:
+    """Return committed offsets; see `GroupOffsetOperations.list_consumer_group_offsets`.
+
+    Args:
+        requester: Sends the requests.
+        groups: Partitions by name of the group, None for all.
+        require_stable: Wait until open transactions do not change the offsets.
+        value: Form of the offsets: `offset_and_metadata` or `committed_offset`.
+    """
     stable_since = FIRST_WITH_REQUIRE_STABLE if require_stable else 0
 
     def build(names: Sequence[str], version: int, timeout_ms: int) -> OffsetFetchRequest:
         return fetch_request({name: groups[name] for name in names}, require_stable, version)
 
-    request: ItemRequest[str, Offsets] = ItemRequest(
+    request: ItemRequest[str, dict[TopicPartition, V]] = ItemRequest(
         api_key=ApiKey.OFFSET_FETCH,
         build=build,
-        read=read_fetched,
+        read=lambda response: read_fetched(response, value),
         min_version=FIRST_WITH_GROUPS,
         max_version=LAST_WITH_TOPIC_NAMES,
         retried=_RETRIED,
@@ -77,10 +88,10 @@ async def list_offsets_of_groups(
 
     async def fetch(name: str) -> None:
         every = FIRST_FOR_ALL_TOPICS if groups[name] is None else FIRST_IN_KAFKA
-        single: ItemRequest[str, Offsets] = ItemRequest(
+        single: ItemRequest[str, dict[TopicPartition, V]] = ItemRequest(
             api_key=ApiKey.OFFSET_FETCH,
             build=build,
-            read=lambda response: read_fetched(response, name),
+            read=lambda response: read_fetched(response, value, name),
             min_version=max(stable_since, every),
             max_version=FIRST_WITH_GROUPS - 1,
             retried=_RETRIED,

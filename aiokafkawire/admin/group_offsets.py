@@ -17,16 +17,15 @@ from aiokafkawire.admin.committed_offsets import (
 from aiokafkawire.admin.group_messages import CONSUMER_PROTOCOL
 from aiokafkawire.admin.groups import has_members, list_groups
 from aiokafkawire.admin.items import finish_items
-from aiokafkawire.admin.offset_messages import Offsets
+from aiokafkawire.admin.offset_messages import Offsets, committed_offset, offset_and_metadata
 from aiokafkawire.admin.offset_reset import parse_target, plan_reset
-from aiokafkawire.admin.offsets import list_offsets
+from aiokafkawire.admin.offsets import list_offsets, offset_number
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.types.groups import GroupLag, OffsetReset, PartitionLag
-from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
+from aiokafkawire.admin.types.partitions import OffsetSpec
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import (
     AnyPartition,
-    OffsetAndMetadata,
     OffsetsArgument,
     PartitionT,
     TopicPartition,
@@ -85,7 +84,9 @@ class GroupOffsetOperations(Operations):
             KafkaError: No coordinator could be reached.
         """
         requester = self._requester(timeout_ms)
-        results = await list_offsets_of_groups(requester, parse_groups(groups), require_stable)
+        results = await list_offsets_of_groups(
+            requester, parse_groups(groups), require_stable, offset_and_metadata
+        )
         return finish_items(results, "groups", return_errors=return_errors)
 
     async def alter_consumer_group_offsets(
@@ -189,12 +190,16 @@ class GroupOffsetOperations(Operations):
         if groups is None:
             listed = await list_groups(requester, protocol_types=("", CONSUMER_PROTOCOL))
             groups = [group.group_id for group in listed]
-        committed = await list_offsets_of_groups(requester, parse_groups(groups), False)
+        committed = await list_offsets_of_groups(
+            requester, parse_groups(groups), False, committed_offset
+        )
         offsets = {
             group: value for group, value in committed.items() if not isinstance(value, KafkaError)
         }
         partitions = {tp for each in offsets.values() for tp in each}
-        ends = await list_offsets(requester, dict.fromkeys(partitions, OffsetSpec.LATEST))
+        latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
+        found = await list_offsets(requester, latest, offset_number)
+        ends = {tp: None if isinstance(end, KafkaError) else end for tp, end in found.items()}
         results: dict[str, GroupLag | KafkaError] = {}
         for group, value in committed.items():
             lags = value if isinstance(value, KafkaError) else _group_lag(group, value, ends)
@@ -256,13 +261,8 @@ class GroupOffsetOperations(Operations):
 
 
 def _group_lag(
-    group: str, offsets: Offsets, ends: Mapping[TopicPartition, ListedOffset | KafkaError]
+    group: str,
+    offsets: Mapping[TopicPartition, int | None],
+    ends: Mapping[TopicPartition, int | None],
 ) -> GroupLag:
-    def lag(tp: TopicPartition, committed: OffsetAndMetadata | None) -> PartitionLag:
-        end = ends[tp]
-        return PartitionLag(
-            None if committed is None else committed.offset,
-            None if isinstance(end, KafkaError) else end.offset,
-        )
-
-    return GroupLag(group, {tp: lag(tp, offsets[tp]) for tp in sorted(offsets)})
+    return GroupLag(group, {tp: PartitionLag(offsets[tp], ends[tp]) for tp in sorted(offsets)})

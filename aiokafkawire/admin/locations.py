@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from aiokafkawire.admin.items import ItemRequest
 from aiokafkawire.admin.routing import TARGETS, Target
@@ -22,14 +22,15 @@ from aiokafkawire.cluster.bootstrap import metadata_request
 from aiokafkawire.cluster.coordinator_lookup import find_coordinators
 from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT
 from aiokafkawire.errors import BrokerError, ConnectionFailed, IllegalState, KafkaError
-from aiokafkawire.types import TopicPartition, no_partition_text
+from aiokafkawire.types import NodeId, TopicPartition, no_partition_text
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, error_for
+from aiokafkawire.wire.lazy_arrays import iter_fields
 from aiokafkawire.wire.messages.metadata import MetadataResponseTopic
 
 if TYPE_CHECKING:
     from aiokafkawire.admin.requester import Requester
 
-__all__ = ("forget_location", "locate", "locate_brokers", "require_brokers", "topic_metadata")
+__all__ = ("forget_locations", "locate", "locate_brokers", "require_brokers", "topic_metadata")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -43,37 +44,54 @@ _COORDINATOR_TYPES = {
 }
 
 
+class Located(NamedTuple, Generic[K]):
+    """Items by the route to their broker, and the errors of those without one."""
+
+    by_route: Mapping[Route, Sequence[K]]
+    failed: Mapping[K, KafkaError]
+
+
 async def locate(
     requester: Requester, request: ItemRequest[K, Any], keys: Sequence[K]
-) -> Mapping[K, Route | KafkaError]:
-    """Return the route of each item, or the error of its lookup."""
+) -> Located[K]:
+    """Return the routes of items, and the errors of lookups."""
     target = request.effective_target
     if requester.uses_controllers:
         require_brokers(requester, request.api_key)
-        return dict.fromkeys(keys, ToController())
+        return Located({ToController(): keys}, {})
     try:
         match target:
             case Target.ANY_BROKER:
-                return dict.fromkeys(keys, ToAnyNode())
+                return Located({ToAnyNode(): keys}, {})
             case Target.CONTROLLER:
-                return dict.fromkeys(keys, ToController())
+                return Located({ToController(): keys}, {})
             case Target.NAMED_BROKER:
-                places = {key: request.place(key) for key in keys}
-                return await locate_brokers(requester, places)
+                nodes = {key: request.place(key) for key in keys}
+                return _by_route(await locate_brokers(requester, nodes))
             case Target.PARTITION_LEADER:
-                return await _leaders(requester, {key: request.place(key) for key in keys})
+                return await _locate_leaders(requester, request, keys)
             case Target.GROUP_COORDINATOR | Target.TRANSACTION_COORDINATOR:
                 kind = _COORDINATOR_TYPES[target]
                 wanted = {key: ToCoordinator(request.place(key), kind) for key in keys}
                 found = await find_coordinators(
                     requester.cluster, list(wanted.values()), deadline=requester.deadline
                 )
-                nodes = {route: _route(node) for route, node in found.items()}
-                return {key: nodes[route] for key, route in wanted.items()}
+                return _by_route({key: _route(found[route]) for key, route in wanted.items()})
             case _:
                 raise AssertionError(f"items cannot be sent to {target.value}")
     except KafkaError as error:
-        return dict.fromkeys(keys, error)
+        return Located({}, dict.fromkeys(keys, error))
+
+
+def _by_route(routes: Mapping[K, Route | KafkaError]) -> Located[K]:
+    by_route: dict[Route, list[K]] = {}
+    failed: dict[K, KafkaError] = {}
+    for key, route in routes.items():
+        if isinstance(route, KafkaError):
+            failed[key] = route
+        else:
+            by_route.setdefault(route, []).append(key)
+    return Located(by_route, failed)
 
 
 def require_brokers(requester: Requester, api_key: ApiKey) -> None:
@@ -122,34 +140,37 @@ def _no_broker(node_id: int, known: Iterable[int]) -> ConnectionFailed:
     )
 
 
-async def _leaders(
-    requester: Requester, partitions: Mapping[K, TopicPartition]
-) -> dict[K, Route | KafkaError]:
+async def _locate_leaders(
+    requester: Requester, request: ItemRequest[K, Any], keys: Sequence[K]
+) -> Located[K]:
     """Return the routes to the leaders of partitions, by one Metadata request for all."""
-    names = list(dict.fromkeys(tp.topic for tp in partitions.values()))
+    partitions: Sequence[Any] = keys
+    if request.locate is not None:
+        partitions = [request.locate(key) for key in keys]
+    names = list(dict.fromkeys(tp.topic for tp in partitions))
     response = await requester.request(metadata_request(names, allow_creation=False))
     # The nodes alone: a snapshot of all partitions would cost more than the rest of the lookup.
     nodes = EMPTY_SNAPSHOT.with_response(replace(response, topics=[]), []).snapshot.nodes
     for node_id in nodes.keys() - requester.cluster.metadata.nodes.keys():
         address = nodes[node_id].address
         requester.cluster.add_node(node_id, address.host, address.port)
-    routes = {node_id: ToNode(node_id) for node_id in nodes}
     topics = {topic.name: topic for topic in response.topics}
     leaders = {
-        name: {part.partition_index: part.leader_id for part in topic.partitions}
+        name: {
+            number: leader_id
+            for _, number, leader_id, _, _, _, _ in iter_fields(topic, "partitions")
+        }
         for name, topic in topics.items()
         if topic.error_code == ErrorCode.NONE
     }
-
-    def route(tp: TopicPartition) -> Route | KafkaError:
-        found = leaders.get(tp.topic, _NO_LEADERS).get(tp.partition)
-        known = None if found is None else routes.get(found)
-        return known or _no_leader(tp, topics.get(tp.topic))
-
-    return {key: route(tp) for key, tp in partitions.items()}
-
-
-_NO_LEADERS: Mapping[int, int] = {}
+    by_node: dict[NodeId, list[K]] = {node_id: [] for node_id in nodes}
+    failed: dict[K, KafkaError] = {}
+    for key, tp in zip(keys, partitions, strict=True):
+        try:
+            by_node[leaders[tp.topic][tp.partition]].append(key)
+        except KeyError:
+            failed[key] = _no_leader(tp, topics.get(tp.topic))
+    return Located({ToNode(node_id): some for node_id, some in by_node.items() if some}, failed)
 
 
 def _no_leader(tp: TopicPartition, topic: MetadataResponseTopic | None) -> KafkaError:
@@ -174,10 +195,17 @@ async def topic_metadata(requester: Requester, topics: Iterable[str] | None) -> 
     return EMPTY_SNAPSHOT.with_response(response, wanted).snapshot
 
 
-def forget_location(cluster: Cluster, request: ItemRequest[K, Any], key: K, result: object) -> None:
-    """Forget the coordinator of an item that has moved, so that the next attempt finds it."""
+def forget_locations(
+    cluster: Cluster, request: ItemRequest[K, Any], results: Mapping[K, object]
+) -> None:
+    """Forget the coordinators of items that have moved, so that the next attempt finds them."""
     kind = _COORDINATOR_TYPES.get(request.effective_target)
-    if kind is None or not isinstance(result, KafkaError):
+    if kind is None:
         return
-    if not isinstance(result, BrokerError) or result.code in _COORDINATOR_CODES:
-        cluster.mark_coordinator_unknown(request.place(key), kind)
+    for key, result in results.items():
+        if isinstance(result, BrokerError):
+            has_moved = result.code in _COORDINATOR_CODES
+        else:
+            has_moved = isinstance(result, KafkaError)
+        if has_moved:
+            cluster.mark_coordinator_unknown(request.place(key), kind)

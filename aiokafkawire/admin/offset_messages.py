@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from aiokafkawire.admin.items import ItemResult, partial_failure
 from aiokafkawire.errors import KafkaError
@@ -43,11 +44,14 @@ __all__ = (
     "FIRST_WITH_GROUPS",
     "FIRST_WITH_REQUIRE_STABLE",
     "LAST_WITH_TOPIC_NAMES",
+    "FetchedPartition",
     "Offsets",
     "as_offset",
     "commit_request",
+    "committed_offset",
     "delete_request",
     "fetch_request",
+    "offset_and_metadata",
     "read_committed",
     "read_deleted",
     "read_fetched",
@@ -63,6 +67,10 @@ LAST_WITH_TOPIC_NAMES = 9
 """Later versions of OffsetFetch and OffsetCommit name topics by topic id only."""
 
 _MAX_OFFSET = 2**63 - 1
+
+V = TypeVar("V")
+
+FetchedPartition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 Offsets = dict[TopicPartition, OffsetAndMetadata | None]
 """Committed offsets; None where a partition has none."""
@@ -116,34 +124,60 @@ def fetch_request(
     return OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
 
 
-def read_fetched(response: OffsetFetchResponse, group: str | None = None) -> Iterator[ItemResult]:
-    """Yield the offsets of each group; `group` is that of a response without groups.
+def offset_and_metadata(partition: FetchedPartition) -> OffsetAndMetadata | None:
+    """Return the committed offset of a partition; None without one."""
+    offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
+    if offset < 0:
+        return None
+    return OffsetAndMetadata(
+        offset, partition.metadata or "", leader_epoch if leader_epoch >= 0 else NO_LEADER_EPOCH
+    )
+
+
+def committed_offset(partition: FetchedPartition) -> int | None:
+    """Return the committed offset of a partition as a number; None without one."""
+    return partition.committed_offset if partition.committed_offset >= 0 else None
+
+
+def read_fetched(
+    response: OffsetFetchResponse,
+    value: Callable[[FetchedPartition], V],
+    group: str | None = None,
+) -> Iterator[ItemResult]:
+    """Yield the offsets of each group.
 
     If the offsets of some partitions are refused, the value is a `PartialFailure`.
+
+    Args:
+        response: The response.
+        value: Form of the offsets: `offset_and_metadata` or `committed_offset`.
+        group: Name of the group of a response without groups.
     """
     if group is not None:
-        yield _fetched(group, response.error_code, response.topics)
+        yield _fetched(group, response.error_code, response.topics, value)
         return
     for each in response.groups:
-        yield _fetched(each.group_id, each.error_code, each.topics)
+        yield _fetched(each.group_id, each.error_code, each.topics, value)
 
 
 def _fetched(
     group: str,
     code: int,
     topics: Sequence[OffsetFetchResponseTopic] | Sequence[OffsetFetchResponseTopics],
+    value: Callable[[FetchedPartition], V],
 ) -> ItemResult:
     if code != ErrorCode.NONE:
         return ItemResult(group, code=code)
-    offsets: Offsets = {}
+    offsets: dict[TopicPartition, V] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     for topic in topics:
+        name = topic.name
         for partition in topic.partitions:
-            tp = TopicPartition(topic.name, partition.partition_index)
-            if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                return ItemResult(group, code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            tp = TopicPartition(name, partition.partition_index)
             if partition.error_code == ErrorCode.NONE:
-                offsets[tp] = _offset(partition)
+                offsets[tp] = value(partition)
+            elif partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                return ItemResult(group, code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
             else:
                 failed[tp] = error_for(
                     partition.error_code,
@@ -155,19 +189,6 @@ def _fetched(
     if failed:
         return ItemResult(group, partial_failure(offsets, failed, "partitions"))
     return ItemResult(group, offsets)
-
-
-def _offset(
-    partition: OffsetFetchResponsePartition | OffsetFetchResponsePartitions,
-) -> OffsetAndMetadata | None:
-    if partition.committed_offset < 0:
-        return None
-    epoch = partition.committed_leader_epoch
-    return OffsetAndMetadata(
-        partition.committed_offset,
-        partition.metadata or "",
-        leader_epoch=epoch if epoch >= 0 else NO_LEADER_EPOCH,
-    )
 
 
 def commit_request(

@@ -9,11 +9,12 @@ from typing import Literal
 
 from aiokafkawire.admin.committed_offsets import list_offsets_of_groups
 from aiokafkawire.admin.items import partition_context
-from aiokafkawire.admin.offsets import list_offsets
+from aiokafkawire.admin.offset_messages import committed_offset
+from aiokafkawire.admin.offsets import list_offsets, offset_number
 from aiokafkawire.admin.partitions import expand_partitions
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.types.groups import OffsetReset
-from aiokafkawire.admin.types.partitions import ListedOffset, OffsetSpec
+from aiokafkawire.admin.types.partitions import OffsetSpec
 from aiokafkawire.errors import BrokerError, KafkaError
 from aiokafkawire.types import AnyPartition, TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -83,11 +84,11 @@ async def plan_reset(
     """Return the new offset of each partition, or its error."""
     given = None if partitions is None else await expand_partitions(requester, partitions)
     existing = None if given is None else [tp for tp, error in given.items() if error is None]
-    found = await list_offsets_of_groups(requester, {group_id: existing}, False)
+    found = await list_offsets_of_groups(requester, {group_id: existing}, False, committed_offset)
     committed = found[group_id]
     if isinstance(committed, KafkaError):
         raise committed
-    current = {tp: each.offset for tp, each in committed.items() if each is not None}
+    current = {tp: each for tp, each in committed.items() if each is not None}
     wanted = dict.fromkeys(sorted(current)) if given is None else given
     planned: dict[TopicPartition, OffsetReset | KafkaError] = {}
     for tp, error in wanted.items():
@@ -153,15 +154,14 @@ async def _list_offsets(
     requester: Requester, partitions: Sequence[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int | KafkaError]:
     """Return the offset of each partition for a timestamp, `NOT_FOUND`, or its error."""
-    listed = await list_offsets(requester, dict.fromkeys(partitions, timestamp))
+    wanted = dict.fromkeys(partitions, timestamp)
+    listed = await list_offsets(requester, wanted, offset_number)
     return {tp: _offset(result) for tp, result in listed.items()}
 
 
-def _offset(result: ListedOffset | KafkaError) -> int | KafkaError:
+def _offset(result: int | KafkaError | None) -> int | KafkaError:
     if isinstance(result, BrokerError):
         # Messages before Kafka 0.10 have no timestamps.
         no_timestamps = result.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         return NOT_FOUND if no_timestamps else result
-    if isinstance(result, KafkaError):
-        return result
-    return NOT_FOUND if result.offset is None else result.offset
+    return NOT_FOUND if result is None else result

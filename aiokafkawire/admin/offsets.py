@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeVar, overload
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, ItemResult, finish_items
 from aiokafkawire.admin.operations import Operations
@@ -26,7 +26,9 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ("OffsetOperations", "list_offsets")
+__all__ = ("OffsetOperations", "list_offsets", "listed_offset", "offset_number")
+
+V = TypeVar("V")
 
 CONSUMER_REPLICA_ID = -1
 """Replica id of a request that is not from a broker."""
@@ -111,26 +113,56 @@ class OffsetOperations(Operations):
         timestamps = {
             parse_topic_partition(tp): _checked(timestamp) for tp, timestamp in partitions.items()
         }
-        results = await list_offsets(self._requester(timeout_ms), timestamps, level)
+        results = await list_offsets(self._requester(timeout_ms), timestamps, listed_offset, level)
         return finish_items(results, "partitions", return_errors=return_errors)
 
 
+def listed_offset(part: ListOffsetsPartitionResponse) -> ListedOffset:
+    """Return the offset of a partition with its timestamp and leader epoch."""
+    return ListedOffset(
+        offset_number(part), unless_negative(part.timestamp), unless_negative(part.leader_epoch)
+    )
+
+
+def offset_number(part: ListOffsetsPartitionResponse) -> int | None:
+    """Return the offset of a partition alone; None if there is none."""
+    if part.old_style_offsets:
+        return part.old_style_offsets[0]
+    return part.offset if part.offset >= 0 else None
+
+
 async def list_offsets(
-    requester: Requester, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0
-) -> dict[TopicPartition, ListedOffset | KafkaError]:
-    """Return the offset of each partition for a timestamp or `OffsetSpec`, or its error."""
-    by_version: dict[int, list[TopicPartition]] = {}
+    requester: Requester,
+    timestamps: Mapping[TopicPartition, int],
+    value: Callable[[ListOffsetsPartitionResponse], V],
+    isolation_level: int = 0,
+) -> dict[TopicPartition, V | KafkaError]:
+    """Return the offset of each partition, or its error.
+
+    Args:
+        requester: Sends the requests.
+        timestamps: Timestamp or `OffsetSpec` by partition.
+        value: Form of the results: `listed_offset` or `offset_number`.
+        isolation_level: 1 for `read_committed`.
+    """
+    versions = {
+        timestamp: max(
+            FIRST_VERSIONS.get(timestamp, FIRST_WITH_TIMESTAMPS),
+            FIRST_WITH_ISOLATION * isolation_level,
+        )
+        for timestamp in dict.fromkeys(timestamps.values())
+    }
+    by_version: dict[int, list[TopicPartition]] = {version: [] for version in versions.values()}
     for tp, timestamp in timestamps.items():
-        version = FIRST_VERSIONS.get(timestamp, FIRST_WITH_TIMESTAMPS)
-        by_version.setdefault(max(version, FIRST_WITH_ISOLATION * isolation_level), []).append(tp)
-    found: dict[TopicPartition, ListedOffset | KafkaError] = {}
+        by_version[versions[timestamp]].append(tp)
+    found: dict[TopicPartition, V | KafkaError] = {}
 
     async def send(version: int, some: Sequence[TopicPartition]) -> None:
-        request = _request(timestamps, isolation_level, version)
+        request = _request(timestamps, value, isolation_level, version)
         found.update(await requester.request_items(request, some))
 
     await requester.run_parallel(send, list(by_version.items()))
-    return {tp: found[tp] for tp in timestamps}
+    return found
 
 
 def _checked(timestamp: OffsetSpec | int) -> int:
@@ -142,8 +174,11 @@ def _checked(timestamp: OffsetSpec | int) -> int:
 
 
 def _request(
-    timestamps: Mapping[TopicPartition, int], level: int, min_version: int
-) -> ItemRequest[TopicPartition, ListedOffset]:
+    timestamps: Mapping[TopicPartition, int],
+    value: Callable[[ListOffsetsPartitionResponse], V],
+    level: int,
+    min_version: int,
+) -> ItemRequest[TopicPartition, V]:
     def build(partitions: Sequence[TopicPartition], _: int, timeout_ms: int) -> ListOffsetsRequest:
         return ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA_ID,
@@ -163,9 +198,11 @@ def _request(
 
     def read(response: ListOffsetsResponse) -> Iterable[ItemResult]:
         for topic in response.topics:
+            name = topic.name
             for part in topic.partitions:
-                tp = TopicPartition(topic.name, part.partition_index)
-                yield ItemResult(tp, _listed(part), part.error_code)
+                yield ItemResult(
+                    TopicPartition(name, part.partition_index), value(part), part.error_code
+                )
 
     return ItemRequest(
         api_key=ApiKey.LIST_OFFSETS,
@@ -173,14 +210,4 @@ def _request(
         read=read,
         min_version=min_version,
         max_unknown=PARTITION_LOOKUPS,
-    )
-
-
-def _listed(part: ListOffsetsPartitionResponse) -> ListedOffset:
-    if part.old_style_offsets:
-        return ListedOffset(part.old_style_offsets[0])
-    return ListedOffset(
-        unless_negative(part.offset),
-        unless_negative(part.timestamp),
-        unless_negative(part.leader_epoch),
     )

@@ -10,7 +10,7 @@ import anyio
 
 from aiokafkawire.admin.items import ItemRequest, response_error
 from aiokafkawire.admin.locations import (
-    forget_location,
+    forget_locations,
     locate,
     locate_brokers,
     require_brokers,
@@ -220,10 +220,10 @@ class Requester:
         """
 
         async def attempt(pending: Sequence[K], number: int) -> dict[K, V | KafkaError]:
-            results: dict[K, V | KafkaError] = {}
+            located = await locate(self, request, pending)
+            results: dict[K, V | KafkaError] = dict(located.failed)
             batches: list[tuple[Route, Sequence[K]]] = []
-            routes = await locate(self, request, pending)
-            for route, some in _group(routes, results).items():
+            for route, some in located.by_route.items():
                 size = request.max_items or len(some)
                 batches += [(route, some[at : at + size]) for at in range(0, len(some), size)]
 
@@ -231,9 +231,7 @@ class Requester:
                 results.update(await self._send_items(request, route, some, number))
 
             await self.run_parallel(send, batches)
-            for key, result in results.items():
-                if isinstance(result, KafkaError):
-                    forget_location(self.cluster, request, key, result)
+            forget_locations(self.cluster, request, results)
             return results
 
         return await self.retry_items(keys, attempt, request.is_final)
@@ -246,7 +244,6 @@ class Requester:
         def build(version: int) -> Request[Any]:
             return request.build(keys, version, self.timeout_ms)
 
-        api = APIS[request.api_key].name
         try:
             response, broker = await self._send(
                 VersionedRequest(request.api_key, build),
@@ -258,31 +255,40 @@ class Requester:
             error = self._own_error(response, request.api_key, broker, attempt, None)
             if error is not None:
                 raise error
-            returned = list(request.read(response))
+            return self._read_items(request, response, keys, broker, attempt)
         except KafkaError as failure:
             return dict.fromkeys(keys, failure)
+
+    def _read_items(
+        self,
+        request: ItemRequest[K, V],
+        response: Response,
+        keys: Sequence[K],
+        broker: str,
+        attempt: int,
+    ) -> dict[K, V | KafkaError]:
+        """Return the result or error of each item in a response."""
+        api = APIS[request.api_key].name
 
         def context(key: K) -> dict[str, Any]:
             known = {"api": api, "broker": broker, "attempt": attempt}
             return {**known, **request.error_context(key)}
 
-        wanted = frozenset(keys)
+        missing = dict.fromkeys(keys)
         results: dict[K, V | KafkaError] = {}
-        for key, value, code, message in returned:
-            if key not in wanted:
+        for key, value, code, message in request.read(response):
+            try:
+                del missing[key]
+            except KeyError:
+                if key in results:
+                    text = f"the {api} response has more than one result for {key}"
+                    results[key] = ProtocolError(text, **context(key))
                 continue
-            if key in results:
-                text = f"the {api} response has more than one result for {key}"
-                results[key] = ProtocolError(text, **context(key))
-            elif code == ErrorCode.NONE:
-                results[key] = value
-            else:
-                error = response_error(code, message, **context(key))
-                results[key] = value if error is None else error
-        for key in keys:
-            if key not in results:
-                text = f"the {api} response lacks a result for {key}"
-                results[key] = ProtocolError(text, **context(key))
+            error = response_error(code, message, **context(key)) if code else None
+            results[key] = value if error is None else error
+        for key in missing:
+            text = f"the {api} response lacks a result for {key}"
+            results[key] = ProtocolError(text, **context(key))
         return results
 
     async def retry_items(
@@ -302,27 +308,28 @@ class Requester:
                 see `ItemRequest.is_final`.
         """
         results: dict[K, V | KafkaError] = {}
-        pending = ordered = list(dict.fromkeys(keys))
+        pending = list(dict.fromkeys(keys))
         counts: Counter[tuple[K, object]] = Counter()
         number = 0
         while pending:
             number += 1
-            for key, result in (await attempt(pending, number)).items():
-                # A timeout at the deadline says less than the error before it.
-                if not isinstance(result, RequestTimedOut) or key not in results:
-                    results[key] = result
+            found = await attempt(pending, number)
             again: list[K] = []
             for key in pending:
-                error = results[key]
-                if isinstance(error, KafkaError):
-                    count = counts[key, getattr(error, "code", None)] + 1
-                    counts[key, getattr(error, "code", None)] = count
-                    if not is_final(error, count):
+                result = results.get(key) if number > 1 else None
+                # A timeout at the deadline says less than the error before it.
+                if result is None or not isinstance(found[key], RequestTimedOut):
+                    result = found[key]
+                if isinstance(result, KafkaError):
+                    code = getattr(result, "code", None)
+                    counts[key, code] += 1
+                    if not is_final(result, counts[key, code]):
                         again.append(key)
+                results[key] = result
             pending = again
             if pending and not await self.cluster.retry_backoff.wait(number, self.deadline):
                 break
-        return {key: results[key] for key in ordered}
+        return results
 
     async def run_parallel(
         self,
@@ -345,16 +352,3 @@ class Requester:
         async with anyio.create_task_group() as group:
             for some in arguments:
                 group.start_soon(call, *some)
-
-
-def _group(
-    routes: Mapping[K, Route | KafkaError], results: dict[K, V | KafkaError]
-) -> dict[Route, list[K]]:
-    """Group items by route; put those without a route into `results`."""
-    groups: dict[Route, list[K]] = {}
-    for key, route in routes.items():
-        if isinstance(route, KafkaError):
-            results[key] = route
-        else:
-            groups.setdefault(route, []).append(key)
-    return groups

@@ -15,7 +15,7 @@ from aiokafkawire.admin.committed_offsets import (
 )
 from aiokafkawire.admin.groups import delete_groups, describe_items
 from aiokafkawire.admin.items import ItemRequest, finish_items
-from aiokafkawire.admin.offset_messages import Offsets
+from aiokafkawire.admin.offset_messages import Offsets, offset_and_metadata
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.streams_group_messages import read_streams_groups, streams_description
 from aiokafkawire.admin.types.streams_groups import StreamsGroupDescription
@@ -163,7 +163,9 @@ class StreamsGroupOperations(Operations):
             KafkaError: No coordinator could be reached.
         """
         requester = self._requester(timeout_ms)
-        results = await list_offsets_of_groups(requester, parse_groups(groups), require_stable)
+        results = await list_offsets_of_groups(
+            requester, parse_groups(groups), require_stable, offset_and_metadata
+        )
         return finish_items(results, "groups", return_errors=return_errors)
 
     async def alter_streams_group_offsets(

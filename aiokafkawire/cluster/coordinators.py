@@ -118,6 +118,8 @@ class CoordinatorCache:
             )
 
     def _log(self, text: str, route: ToCoordinator, node_id: NodeId) -> None:
+        if not logger.isEnabledFor(logging.DEBUG):  # There may be thousands at once.
+            return
         key = route.key
         is_group = route.type is CoordinatorType.GROUP
         logger.debug(

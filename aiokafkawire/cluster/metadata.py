@@ -221,6 +221,7 @@ class MetadataUpdate:
     leaders_only: bool = False
 
 
+@lru_cache(maxsize=1_024)  # FindCoordinator repeats the addresses for each of many groups.
 def valid_address(host: str, port: int) -> Address | None:
     """Return the address; None unless a client can connect to it."""
     if not host or not 1 <= port <= 65_535 or any(c.isspace() or c == "\0" for c in host):
