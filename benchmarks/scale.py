@@ -7,6 +7,8 @@
 assignors    the group leader assigns 10 to 10,000 partitions to 1 to 100 members
 client       a consumer of 10 to 10,000 partitions on 20 nodes: start, metadata, poll, commit, idle
 groups       1 to 100 members of one group, in one process, until they share 1,000 partitions
+coordinator  the embedded coordinator of 10 to 1,000 members of the consumer protocol, and what the
+             client of one of them pays for joining
 idle         1,000 consumers that wait in one process
 deliveries   500,000 tasks that each await a delivery, while the broker does not answer
 memory       memory while a broker or an application stalls
@@ -29,14 +31,14 @@ from pathlib import Path
 from benchmarks import svg
 from benchmarks.bench import cores
 from benchmarks.bench import running as running_kafka
-from benchmarks.scaling import assigning, client, cluster, worker
+from benchmarks.scaling import assigning, client, cluster, coordinator, worker
 from benchmarks.scaling.curve import Curve, table
 
 DEFAULT_JSON = Path("build/bench/scale.json")
 TIMEOUT_SECONDS = 280.0
 NODES = 20
 MEMBERS = (1, 10, 100)
-PARTS = ("assignors", "client", "groups", "idle", "deliveries", "memory")
+PARTS = ("assignors", "client", "groups", "coordinator", "idle", "deliveries", "memory")
 SPARE = 1.25
 """Allowed factor over the memory bound: allocators, and the overhead per record."""
 
@@ -149,7 +151,14 @@ def drawn(curves: list[Curve]) -> str:
     for curve in curves:
         if "RSS" in curve.name:
             continue
-        kind = "assignors" if curve.name.split()[0] in ASSIGNORS else "clients"
+        first = curve.name.split()[0]
+        kind = (
+            "assignors"
+            if first in ASSIGNORS
+            else "coordinator"
+            if first == "coordinator:"
+            else "clients"
+        )
         if kind == "assignors" and "at first" not in curve.name and "absence" not in curve.name:
             continue
         title = f"{curve.name} ({curve.exponent:.2f})"
@@ -209,6 +218,8 @@ def main() -> int:
         curves += client_curves()
     if "groups" in parts:
         curves.append(group_curve())
+    if "coordinator" in parts:
+        curves += coordinator.curves()
     found = figures(parts, options.quick)
     save(options.json, curves, found)
     print("\n".join([*table(curves), "", *(figures_table(found) if found else [])]))

@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import signal
+import statistics
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafkawire import Consumer, Producer
+from aiokafkawire.cluster.metadata_updater import MetadataUpdater
 from aiokafkawire.errors import BufferFull
 
 MIB = 2**20
@@ -34,6 +36,9 @@ AT_ONCE = 50
 WATCH_S = 20.0
 STALL_S = 5.0
 START_TIMEOUT_S = 200.0
+JOINS = 5
+PAUSE_S = 2.0
+"""In this time the other members take over what a member gave up."""
 SMALL = b"x" * 20
 BUFFER_BYTES = 32 * MIB
 FETCH_BYTES = 8 * MIB
@@ -131,6 +136,46 @@ async def group(bootstrap: str, count: int, cluster: int) -> Found:
                 task.cancel()
             await asyncio.wait(waiting)
     return {"join": cpu * 1000}
+
+
+async def join(bootstrap: str, count: int, cluster: int) -> Found:
+    """Measure a member that joins a group of the consumer protocol, until it owns partitions.
+
+    It gives its partitions up before it joins again. A new subscription refreshes the metadata of
+    its topics, with all their partitions; `client` measures that, and here it does not count.
+    """
+    from benchmarks.scaling.coordinator import GROUP, NAMES  # noqa: PLC0415 - it imports the broker
+
+    joins = []
+    refresh = 0.0
+    apply = MetadataUpdater._apply_response
+
+    def timed(*arguments: Any, **options: Any) -> Any:
+        nonlocal refresh
+        began = time.process_time()
+        try:
+            return apply(*arguments, **options)
+        finally:
+            refresh += time.process_time() - began
+
+    MetadataUpdater._apply_response = timed  # type: ignore[method-assign]
+    async with Consumer(
+        bootstrap_servers=bootstrap, group_id=GROUP, group_protocol="consumer"
+    ) as consumer:
+        for _ in range(JOINS):
+            began, refresh = time.process_time(), 0.0
+            consumer.subscribe(NAMES)
+            waiting = asyncio.create_task(consumer.getone())
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while len(consumer.assignment()) < count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            joins.append(time.process_time() - began - refresh)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            consumer.unsubscribe()
+            await asyncio.sleep(PAUSE_S)
+            assert not consumer.assignment()
+    return {"joins, until it owns": statistics.median(joins) * 1000}
 
 
 @contextmanager
@@ -270,6 +315,7 @@ async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
 ACTIONS: Mapping[str, Callable[[str, int, int], Awaitable[Found]]] = {
     "idle": idle,
     "group": group,
+    "join": join,
     "deliveries": deliveries,
     "tasks": tasks,
     "full-buffer": full_buffer,

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from benchmarks import svg
+from benchmarks.scaling import coordinator
 from benchmarks.scaling.assigning import CASES, cpu_ms
 from benchmarks.scaling.curve import Curve, table
 
@@ -43,6 +44,12 @@ def test_every_assignor_is_measured_in_every_case() -> None:
     for _, case, kinds in CASES:
         for kind in kinds:
             assert cpu_ms(kind, case, 20, 3, 1) > 0
+
+
+async def test_the_coordinator_of_a_crowd_is_measured() -> None:
+    found = await coordinator.measure(4, rounds=1, interval_ms=0)
+    assert len(found) == 5
+    assert all(cost > 0 for cost in found.values())
 
 
 def test_drawings_are_well_formed() -> None:

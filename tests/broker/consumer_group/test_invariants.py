@@ -127,6 +127,12 @@ class Members(RuleBasedStateMachine):
             assert member.previous_epoch <= member.epoch <= data.assignment_epoch
 
     @invariant()
+    def the_topics_of_the_group_are_those_of_its_members(self) -> None:
+        data = self.d.group.data
+        subscribed = (data.subscribed_by(member) for member in data.members.values())
+        assert data.subscribed_topics() == frozenset().union(*subscribed)
+
+    @invariant()
     def records_restore_the_group(self) -> None:
         restored = Driver()
         restored.group.load(

@@ -61,6 +61,7 @@ class ConsumerGroupMetadata:
         self._owners: dict[tuple[UUID, int], str] = {}
         self._static_members: dict[str, str] = {}
         self._regex_counts: Counter[str] = Counter()
+        self._name_counts: Counter[str] = Counter()
         self._reconciled: set[str] = set()
 
     @property
@@ -97,11 +98,14 @@ class ConsumerGroupMetadata:
         return names if resolved is None else names | resolved.topics
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the topics of all members."""
-        names: set[str] = set()
-        for member in self.members.values():
-            names.update(self.subscribed_by(member))
-        return frozenset(names)
+        """Return the topics of all members, in time that does not grow with their number."""
+        return frozenset(self._name_counts).union(
+            *(
+                resolved.topics
+                for regex, resolved in self.regexes.items()
+                if self.count_subscribers(regex)
+            )
+        )
 
     def apply(self, record: GroupRecord) -> None:
         """Change the state as a record says."""
@@ -119,6 +123,7 @@ class ConsumerGroupMetadata:
         member = self.members.get(key.member_id)
         if member is not None:
             self._regex_counts[member.subscribed_regex] -= bool(member.subscribed_regex)
+            self._unsubscribe(member)
             if member.instance_id is not None:
                 self._static_members.pop(member.instance_id, None)
         if value is None:
@@ -130,8 +135,16 @@ class ConsumerGroupMetadata:
         self.members[key.member_id] = changed
         self.most_members = max(self.most_members, len(self.members))
         self._regex_counts[changed.subscribed_regex] += bool(changed.subscribed_regex)
+        self._name_counts.update(changed.subscribed_names)
         if changed.instance_id is not None:
             self._static_members[changed.instance_id] = changed.member_id
+
+    def _unsubscribe(self, member: ConsumerGroupMember) -> None:
+        counts = self._name_counts
+        for name in member.subscribed_names:
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
 
     def _apply_current(
         self, key: Any, value: messages.ConsumerGroupCurrentMemberAssignmentValue | None
