@@ -25,11 +25,16 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "outage": proofs.outage,
     "churn": partial(proofs.many_members, strategy="range"),
     "churn-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
+    "churn-consumer": partial(proofs.many_members, strategy="consumer"),
+    "coordinator-consumer": partial(proofs.coordinator_killed, strategy="consumer"),
+    "coordinator-cooperative": partial(proofs.coordinator_killed, strategy="cooperative-sticky"),
     "chain": chain,
     "chain-without": chain_without,
     "chain-short": partial(chain, messages=20_000, fault_plan=SHORT),
 }
-ALL = [name for name in PROOFS if name != "chain-short"]
+APART = {"chain-short", "churn-consumer", "coordinator-consumer", "coordinator-cooperative"}
+"""Proofs that run if they are named."""
+ALL = [name for name in PROOFS if name not in APART]
 NODES = 3
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +21,9 @@ from verify.soak.checker import (
     check_processed,
     processed_again,
 )
+from verify.soak.churn_record import ChurnRecord, Read, check_epochs, describe_ms, waits
 
+CONSUMER_PROTOCOL = "consumer"
 POLL_MS = 100
 SETTLED_LOOKS = 10
 """Number of successive checks in which each partition must have exactly one owner."""
@@ -32,6 +36,7 @@ class Plan:
     topic: str
     group: str
     strategy: str
+    """An assignor of the classic protocol, or "consumer" for the consumer protocol (KIP-848)."""
     seed: int
     seconds: float
     members: int = 24
@@ -41,6 +46,19 @@ class Plan:
     """Shortest and longest time between two changes."""
     settle_seconds: float = 60.0
     options: dict[str, Any] = field(default_factory=dict)
+    auto_commit: bool = False
+    """Members commit by themselves: they read on while there is no coordinator."""
+    longest_wait_seconds: float = math.inf
+    """Longest time in which records of a partition that stays may wait."""
+    disturb: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Runs while members join and leave, and ends before they settle."""
+
+    @property
+    def member_options(self) -> dict[str, Any]:
+        """Return the options of a member."""
+        if self.strategy == CONSUMER_PROTOCOL:
+            return {"group_protocol": "consumer", **self.options}
+        return {"partition_assignment_strategy": [self.strategy], **self.options}
 
 
 class ChurningMember:
@@ -73,9 +91,8 @@ class ChurningMember:
                     group_id=plan.group,
                     client_id=self.name.replace(" ", "-"),
                     auto_offset_reset="earliest",
-                    enable_auto_commit=False,
-                    partition_assignment_strategy=[plan.strategy],
-                    **plan.options,
+                    enable_auto_commit=plan.auto_commit,
+                    **plan.member_options,
                 ) as consumer:
                     self._consumer = consumer
                     try:
@@ -86,16 +103,25 @@ class ChurningMember:
             self.gone.set()
 
     async def _read(self, consumer: Consumer) -> None:
+        started: float | None = time.time()
         while not self._leaving:
             found = await consumer.getmany(timeout_ms=POLL_MS)
+            now = time.time()
+            if started is not None and consumer.assignment():
+                self._churn.record.join_seconds.append(now - started)
+                started = None
             if not found:
                 continue
+            epoch = consumer.group_metadata().generation_id
             for tp, records in found.items():
                 assert records.first_offset is not None
-                self._churn.spans.append(
-                    Span(tp.partition, records.first_offset, records.next_offset)
-                )
-            await self._commit(consumer, {tp: records.next_offset for tp, records in found.items()})
+                created = records[0].timestamp_ms
+                assert created is not None
+                span = Span(tp.partition, records.first_offset, records.next_offset)
+                self._churn.record.reads.append(Read(now, created / 1000, self.name, epoch, span))
+            if not self._plan.auto_commit:
+                ends = {tp: records.next_offset for tp, records in found.items()}
+                await self._commit(consumer, ends)
 
     async def _commit(self, consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
         places = {PartitionOffset(tp.partition, offset) for tp, offset in ends.items()}
@@ -122,9 +148,13 @@ class MemberChurn:
         self._group = group
         self._rng = random.Random(plan.seed)
         self.present: list[ChurningMember] = []
-        self.spans: list[Span] = []
+        self.record = ChurnRecord()
         self.in_doubt: set[PartitionOffset] = set()
         self.joined = self.left = self.cut = self.refused = 0
+
+    @property
+    def spans(self) -> list[Span]:
+        return [read.span for read in self.record.reads]
 
     def join(self) -> None:
         self.joined += 1
@@ -218,7 +248,11 @@ async def run(plan: Plan, saw: Callable[[str], object]) -> tuple[list[str], set[
     async with anyio.create_task_group() as group:
         load, churn = Load(plan), MemberChurn(plan, group)
         group.start_soon(load.work)
-        await churn.change_members()
+        group.start_soon(churn.record.watch_stalls)
+        async with anyio.create_task_group() as disturbing:
+            if plan.disturb is not None:
+                disturbing.start_soon(plan.disturb)
+            await churn.change_members()
         saw(
             f"seed {plan.seed}, {plan.strategy}: in {plan.seconds:.0f} s {churn.joined} joined, "
             f"{churn.left} left, {churn.cut} were cancelled; {churn.refused} commits were refused"
@@ -232,4 +266,14 @@ async def run(plan: Plan, saw: Callable[[str], object]) -> tuple[list[str], set[
             f"{plan.partitions} partitions owned by {len(churn.present)} members"
         )
         await churn.stop_all()
+        group.cancel_scope.cancel()
+    problems += check_epochs(churn.record.reads)
+    record, waited = churn.record, waits(churn.record)
+    saw(f"from joining to the first partitions: {describe_ms(record.join_seconds)}")
+    for what, some in (("moved", waited.moved), ("stay", waited.stayed)):
+        saw(f"records of partitions that {what} waited {record.describe_waits(some)}")
+    at, longest = max(record.stalls, key=lambda stall: stall[1])
+    saw(f"this process did not run for up to {longest * 1000:,.0f} ms ({at:.1f} s after start)")
+    if waited.stayed and max(waited.stayed).seconds > plan.longest_wait_seconds + longest:
+        problems.append("a partition that stays was not read for too long")
     return problems, churn.in_doubt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 import uuid
@@ -21,7 +22,8 @@ from verify.soak.checker import (
     longest_gap,
     processed_again,
 )
-from verify.soak.member_churn import Plan
+from verify.soak.coordinator_kills import KILLS, SESSION_WITH_KILLS_MS, CoordinatorKills
+from verify.soak.member_churn import CONSUMER_PROTOCOL, Plan
 from verify.soak.member_churn import run as run_member_churn
 from verify.soak.members import Member, Members, members
 from verify.soak.reporters import ReportingProcess, WaitFailed, until
@@ -315,7 +317,9 @@ def many_members(kafka: Kafka, strategy: str, seconds: float = 180.0, seed: int 
         strategy=strategy,
         seed=seed,
         seconds=seconds,
-        options={"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500},
+        options={}
+        if strategy == CONSUMER_PROTOCOL
+        else {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500},
     )
     problems, in_doubt = anyio.run(run_member_churn, plan, report.saw)
     history = confluent_reader.commits(kafka.bootstrap_servers, plan.group, plan.topic)
@@ -324,4 +328,47 @@ def many_members(kafka: Kafka, strategy: str, seconds: float = 180.0, seed: int 
     report.problems += check_commits(history, in_doubt)
     if not history:
         report.problems.append("nothing was committed")
+    return report
+
+
+# --- members that join and leave while their coordinator dies ---
+
+
+LONGEST_WAIT_SECONDS = 1.5
+"""As `MAX_GAP_SECONDS`, for 24 members in one process."""
+
+
+def coordinator_killed(
+    kafka: Kafka, strategy: str, seconds: float = 180.0, seed: int = 4
+) -> Report:
+    """24 members join and leave at random; their coordinator is killed twice.
+
+    It has no replica of the topic: what waits for records then waits for the group alone.
+    """
+    report = Report(f"24 members and a coordinator killed twice in {seconds:.0f} s, {strategy}")
+    consumer_protocol = strategy == CONSUMER_PROTOCOL
+    group = f"group-{uuid.uuid4().hex[:12]}"
+    servers = kafka.bootstrap_servers
+    kills = CoordinatorKills(kafka, group, report.saw, seconds)
+    topic = anyio.run(kills.create_topic, Plan.partitions)
+    classic = {"session_timeout_ms": SESSION_WITH_KILLS_MS, "heartbeat_interval_ms": 500}
+    plan = Plan(
+        servers,
+        topic=topic,
+        group=group,
+        strategy=strategy,
+        seed=seed,
+        seconds=seconds,
+        options={} if consumer_protocol else classic,
+        auto_commit=True,
+        longest_wait_seconds=LONGEST_WAIT_SECONDS if consumer_protocol else math.inf,
+        disturb=kills.work,
+    )
+    problems, _ = anyio.run(run_member_churn, plan, report.saw)
+    history = confluent_reader.commits(servers, group, topic)
+    report.saw(f"{len(history):,} commits")
+    report.problems += problems
+    report.problems += check_commits(history)
+    if kills.count != KILLS:
+        report.problems.append(f"the coordinator was killed {kills.count} times")
     return report

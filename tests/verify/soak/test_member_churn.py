@@ -11,11 +11,17 @@ SECONDS = 6.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "consumer"])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_members_join_and_leave_at_random(strategy: str) -> None:
     seen: list[str] = []
-    async with Broker(nodes=3, group_min_session_timeout_ms=500) as broker:
+    classic = {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 100}
+    async with Broker(
+        nodes=3,
+        group_min_session_timeout_ms=500,
+        group_consumer_min_heartbeat_interval_ms=100,
+        group_consumer_heartbeat_interval_ms=100,
+    ) as broker:
         await broker.create_topic("orders", partitions=Plan.partitions)
         plan = Plan(
             broker.bootstrap_servers,
@@ -26,11 +32,7 @@ async def test_members_join_and_leave_at_random(strategy: str) -> None:
             seconds=SECONDS,
             pause_seconds=(0.05, 0.4),
             messages_per_second=480,
-            options={
-                "session_timeout_ms": 2_000,
-                "heartbeat_interval_ms": 100,
-                "fetch_max_wait_ms": 100,
-            },
+            options={"fetch_max_wait_ms": 100, **(classic if strategy != "consumer" else {})},
         )
         problems, _ = await run(plan, seen.append)
     assert problems == [], seen
