@@ -34,7 +34,7 @@ class Read(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """How long records waited before a read."""
+    """Time in which records waited before a read."""
 
     seconds: float
     read: Read

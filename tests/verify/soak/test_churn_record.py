@@ -1,4 +1,4 @@
-"""What reads of members that join and leave show, with handwritten reads."""
+"""Handwritten reads of members that join and leave, and their evaluation."""
 
 from __future__ import annotations
 
