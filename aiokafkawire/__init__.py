@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aiokafkawire.broker import Broker
     from aiokafkawire.consumer import Consumer, RebalanceListener, SubscriptionPattern
     from aiokafkawire.errors import (
+        AcknowledgementFailed,
         AuthenticationFailed,
         AuthorizationFailed,
         BrokerError,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         end_detached_transaction,
     )
     from aiokafkawire.records import Record, Records
+    from aiokafkawire.share import Acknowledgement, AcknowledgeType, ShareConsumer, ShareRecord
     from aiokafkawire.types import (
         GroupMetadata,
         OffsetAndMetadata,
@@ -83,6 +85,9 @@ if TYPE_CHECKING:
 
 __all__ = (
     "About",
+    "AcknowledgeType",
+    "Acknowledgement",
+    "AcknowledgementFailed",
     "Admin",
     "Assignor",
     "AuthenticationFailed",
@@ -131,6 +136,8 @@ __all__ = (
     "Records",
     "RequestTimedOut",
     "RoundRobinAssignor",
+    "ShareConsumer",
+    "ShareRecord",
     "StickyAssignor",
     "SubscriptionPattern",
     "TimestampType",
@@ -150,6 +157,9 @@ __all__ = (
 
 _DEFINED_IN = {
     "About": "_about",
+    "AcknowledgeType": "share",
+    "Acknowledgement": "share",
+    "AcknowledgementFailed": "errors",
     "Admin": "admin",
     "Assignor": "group",
     "AuthenticationFailed": "errors",
@@ -199,6 +209,8 @@ _DEFINED_IN = {
     "RequestTimedOut": "errors",
     "TlsError": "errors",
     "RoundRobinAssignor": "group",
+    "ShareConsumer": "share",
+    "ShareRecord": "share",
     "StickyAssignor": "group",
     "SubscriptionPattern": "consumer",
     "TimestampType": "types",
@@ -226,6 +238,7 @@ _SUBMODULES = (
     "oauth",
     "producer",
     "records",
+    "share",
     "testing",
     "types",
 )

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 __all__ = (
+    "AcknowledgementFailed",
     "AuthenticationFailed",
     "AuthorizationFailed",
     "BrokerError",
@@ -605,6 +606,17 @@ class CommitFailed(KafkaError):
 
     What to do: continue reading, and do not repeat the commit; undo the work on these records, or
     make it idempotent.
+    """
+
+
+class AcknowledgementFailed(KafkaError):
+    """The broker has not taken the acknowledgement of a record of a share group.
+
+    The lock of the record has expired, or its share session has ended, for example with its
+    connection. The record is delivered again, unless it reached the group's limit of deliveries.
+
+    What to do: continue reading; make the processing idempotent, and renew the locks of records
+    that take longer than the group's lock duration.
     """
 
 

@@ -20,6 +20,7 @@ from aiokafkawire.config import (
     ConsumerConfig,
     Option,
     ProducerConfig,
+    ShareConsumerConfig,
     list_options,
 )
 from aiokafkawire.kafka07 import Kafka07Config
@@ -56,7 +57,8 @@ except InvalidOption as error:
   wrong type or out of range, and options that contradict each other. For an option of aiokafka,
   kafka-python, librdkafka or the Java client, the error names the option to use instead.
 - To read the options of a client, use its attribute `config`, a frozen `ProducerConfig`,
-  `ConsumerConfig` or `AdminConfig`. Those of the embedded broker are in `options`.
+  `ConsumerConfig`, `ShareConsumerConfig` or `AdminConfig`. Those of the embedded broker are in
+  `options`.
 """
 
 ERRORS_INTRODUCTION = """\
@@ -150,6 +152,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "NoOffsetForPartition",
         "LogTruncated",
         "CommitFailed",
+        "AcknowledgementFailed",
         "GroupFailed",
         "FencedInstanceId",
     ),
@@ -207,6 +210,7 @@ NOT_IN_KAFKA = {
     "rebalance_callback_timeout_ms",
     "refuse_unknown_producers",
     "replicate",
+    "share_renewal_limit_ms",
     "ssl_keyfile",
     "transaction_marker_delay_ms",
 }
@@ -221,11 +225,17 @@ def options_page() -> str:
         ("Every client", ClientConfig),
         ("Producer", ProducerConfig),
         ("Consumer", ConsumerConfig),
+        ("Share consumer", ShareConsumerConfig),
         ("Admin", AdminConfig),
         ("The client for Kafka 0.7", Kafka07Config),
         ("The embedded broker", BrokerConfig),
     ):
-        derived = config_class in {ProducerConfig, ConsumerConfig, AdminConfig}
+        derived = config_class in {
+            ProducerConfig,
+            ConsumerConfig,
+            ShareConsumerConfig,
+            AdminConfig,
+        }
         own = [
             option
             for option in list_options(config_class)

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "aiokafkawire"
 
-MAX_SHARED_NAMES = 10
+MAX_SHARED_NAMES = 11
 """Limit of names that two or more classes have."""
 
 

@@ -205,7 +205,7 @@ def test_classes_of_other_packages_exist_or_have_hints() -> None:
     unknown = kinds - {*aiokafkawire.__all__} - {*name_hints.MODULE_HINTS}
     # What only an admin client or a share consumer has to do with, and details.
     assert unknown <= {
-        "AcknowledgeType", "ConcurrentModificationException", "ConsumerGroupState",
+        "ConcurrentModificationException", "ConsumerGroupState",
         "ConsumerGroupTopicPartitions", "ConsumerGroupType", "DefaultSerializer",
         "DeserializingShareConsumer", "ElectionType", "IllegalStateException", "IsolationLevel",
         "JsonSerializer", "Messages", "Node", "RecordsToDelete", "ThrottleEvent",

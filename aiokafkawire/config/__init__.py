@@ -31,6 +31,7 @@ from aiokafkawire.config.producer_config import (
     ProducerOptions,
 )
 from aiokafkawire.config.secret import Secret, is_encodable
+from aiokafkawire.config.share_consumer_config import ShareConsumerConfig, ShareConsumerOptions
 
 __all__ = (
     "COMPRESSION_LEVELS",
@@ -52,6 +53,8 @@ __all__ = (
     "Secret",
     "SecretOrCallable",
     "SecurityProtocol",
+    "ShareConsumerConfig",
+    "ShareConsumerOptions",
     "check_field",
     "check_number",
     "check_text",

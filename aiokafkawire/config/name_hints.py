@@ -138,7 +138,6 @@ MODULE_HINTS: Mapping[str, str] = {
     "Serializer": NO_SERIALIZERS,
     "SerializingProducer": NO_SERIALIZERS,
     "SaslAuthenticationFailed": "use AuthenticationFailed",
-    "ShareConsumer": "share groups are not supported yet",
     "TopicAuthorizationFailedError": "use AuthorizationFailed; its resource_type is topic",
     "UnknownMemberIdError": "use CommitFailed",
     "UnknownTopicOrPartitionError": "use UnknownTopic",

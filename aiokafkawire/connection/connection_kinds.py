@@ -21,6 +21,7 @@ class ConnectionKind(enum.Enum):
     FETCH = "fetch"
     PRODUCE = "produce"
     JOIN = "join"
+    SHARE = "share"
 
     # Faster than the hash of the name that Enum uses: a kind is looked up for every request.
     __hash__ = object.__hash__
@@ -32,6 +33,9 @@ _KIND_BY_API: Mapping[int, ConnectionKind] = {
     # mutation: heartbeats-wait-behind-join
     ApiKey.JOIN_GROUP: ConnectionKind.JOIN,
     ApiKey.SYNC_GROUP: ConnectionKind.JOIN,
+    # A share session belongs to the connection that opened it (KIP-932).
+    ApiKey.SHARE_FETCH: ConnectionKind.SHARE,
+    ApiKey.SHARE_ACKNOWLEDGE: ConnectionKind.SHARE,
 }
 
 

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import ToNode
-from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.config import ConsumerConfig, ShareConsumerConfig
 from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import KafkaError, UnknownServerError
 from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import NodeId
-from aiokafkawire.wire import Response
+from aiokafkawire.wire import Request, Response
 
 from .counters import ConsumerCounters
 from .notifier import Notifier
@@ -37,7 +37,7 @@ class FetchSender:
         cluster: Cluster,
         runtime: Runtime,
         supervisor: Supervisor,
-        config: ConsumerConfig,
+        config: ConsumerConfig | ShareConsumerConfig,
         *,
         notifier: Notifier,
         counters: ConsumerCounters,
@@ -53,7 +53,12 @@ class FetchSender:
         self._rate_limit = RateLimit()
 
     async def send(
-        self, node: NodeId, request: VersionedRequest[R], *, max_version: int | None = None
+        self,
+        node: NodeId,
+        request: Request[R] | VersionedRequest[R],
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
     ) -> R:
         """Send a request once, and return the response.
 
@@ -64,6 +69,7 @@ class FetchSender:
         response = await self._cluster.request(
             request,
             to=ToNode(node),
+            min_version=min_version,
             max_version=max_version,
             deadline=began + self._timeout_s,
             retry=False,

@@ -12,7 +12,7 @@ from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.classic_member import ClassicMember
 from aiokafkawire.group.consumer_member import ConsumerProtocolMember
-from aiokafkawire.group.member import GroupMember
+from aiokafkawire.group.member import CommittingMember
 from aiokafkawire.group.offset_fetch import Committed
 from aiokafkawire.group.offsets import CommitIdentity, GroupOffsets
 from aiokafkawire.logs import log_fields
@@ -98,7 +98,7 @@ class GroupSession:
 
     def _make_member(
         self, context: tuple[Cluster, Runtime, Supervisor, ConsumerConfig], config: ConsumerConfig
-    ) -> GroupMember:
+    ) -> CommittingMember:
         if config.group_protocol == "classic":
             return self._make_classic()
         may_fall_back = config.group_protocol == "auto"

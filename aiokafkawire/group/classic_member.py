@@ -18,7 +18,7 @@ from aiokafkawire.wire import ApiKey
 from .assignors import Assignor
 from .classic_requests import ClassicGroupRequests
 from .leader import GroupLeader
-from .member import GroupMember, PartitionOwner
+from .member import CommittingMember, PartitionOwner
 from .membership import events, states
 from .membership.context import GroupSettings
 from .membership.effects import (
@@ -63,7 +63,7 @@ def group_settings(config: ConsumerConfig, assignors: Collection[Assignor]) -> G
     )
 
 
-class ClassicMember(GroupMember):
+class ClassicMember(CommittingMember):
     """A member in the classic protocol, in which the members balance the group (KIP-62)."""
 
     protocol = "classic"

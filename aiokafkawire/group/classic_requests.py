@@ -64,6 +64,7 @@ class ClassicGroupRequests(MemberRequests):
         log: Callable[..., None],
     ) -> None:
         super().__init__(cluster, clock, config, on_result=on_result, log=log)
+        self._config = config
         self._assignors = assignors
 
     def _rebalance_deadline(self) -> float:

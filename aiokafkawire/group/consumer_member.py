@@ -27,7 +27,7 @@ from .consumer_protocol.events import TopicsResolved
 from .consumer_protocol.machine import ConsumerProtocolMachine
 from .consumer_protocol.states import InGroup, topic_partitions
 from .consumer_requests import ConsumerGroupRequests
-from .member import GroupMember, PartitionOwner
+from .member import CommittingMember, PartitionOwner
 from .membership.effects import (
     AssignPartitions,
     EnterGeneration,
@@ -40,7 +40,7 @@ from .membership.effects import (
 __all__ = ("ConsumerProtocolMember",)
 
 
-class ConsumerProtocolMember(GroupMember):
+class ConsumerProtocolMember(CommittingMember):
     """A member in the consumer protocol, in which the coordinator assigns partitions (KIP-848).
 
     `use_classic` is called, at most once, if this member cannot join because the cluster lacks the

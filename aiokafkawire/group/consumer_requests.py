@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
+from typing import NamedTuple
 from uuid import UUID
 
 import anyio
@@ -21,6 +22,7 @@ from aiokafkawire.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
+from aiokafkawire.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 from .consumer_protocol.context import LEAVE_STATIC_EPOCH
 from .consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
@@ -36,7 +38,7 @@ from .member_requests import MemberRequests, RequestTask
 from .membership import events
 from .responses import failure_event, group_error
 
-__all__ = ("API", "ConsumerGroupRequests", "heartbeat_event")
+__all__ = ("API", "ConsumerGroupRequests", "HeartbeatApi", "heartbeat_event")
 
 API = "ConsumerGroupHeartbeat"
 
@@ -71,8 +73,22 @@ _ADVICE = {
     ErrorCode.INVALID_REQUEST: "the coordinator refused the heartbeat",
 }
 
-_LEFT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
+LEFT_CODES = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 """Codes after which the coordinator does not have the member."""
+
+
+class HeartbeatApi(NamedTuple):
+    """Heartbeats of a protocol: the API, and texts of errors.
+
+    `unavailable` is the text of UNSUPPORTED_VERSION, `advice` has texts by error code.
+    """
+
+    name: str
+    unavailable: str
+    advice: Mapping[ErrorCode, str]
+
+
+CONSUMER_HEARTBEAT = HeartbeatApi(API, UNAVAILABLE, _ADVICE)
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
@@ -97,6 +113,7 @@ class ConsumerGroupRequests(MemberRequests):
         log: Callable[..., None],
     ) -> None:
         super().__init__(cluster, clock, config, on_result=on_result, log=log)
+        self._config = config
         self._member_id = member_id
         self._topic_names = topic_names
         self._must_check_feature = must_check_feature
@@ -175,7 +192,7 @@ class ConsumerGroupRequests(MemberRequests):
             except KafkaError as error:
                 failure = error
             else:
-                if response.error_code not in _LEFT:
+                if response.error_code not in LEFT_CODES:
                     failure = group_error(response.error_code, API, group=self._group_id)
             if failure is not None:
                 self._log(
@@ -206,17 +223,18 @@ def _by_topic(
 
 def heartbeat_event(
     effect: SendConsumerHeartbeat,
-    response: ConsumerGroupHeartbeatResponse,
+    response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse,
     names: Mapping[UUID, str],
     broker: str | None = None,
+    api: HeartbeatApi = CONSUMER_HEARTBEAT,
 ) -> events.RequestCompleted:
-    """Return the event for a ConsumerGroupHeartbeat response."""
+    """Return the event for the response to a heartbeat."""
     request, code = effect.request, response.error_code
     if code == ErrorCode.NONE:
         return _success_event(effect, response, names)
     if code in _RETRIABLE:
         return _RETRIABLE[ErrorCode(code)](request)
-    error = _failure(code, response.error_message, broker)
+    error = _failure(api, code, response.error_message, broker)
     joins = effect.epoch == JOIN_EPOCH
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joins):
         return MemberFenced(request, error)
@@ -225,7 +243,7 @@ def heartbeat_event(
     if code == ErrorCode.UNRELEASED_INSTANCE_ID:
         return InstanceIdUnreleased(request, error)
     if code == ErrorCode.UNSUPPORTED_VERSION:
-        return _unavailable(request, broker)
+        return _unavailable(request, broker, api)
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ProtocolUnavailable(request, error)
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -239,24 +257,27 @@ def heartbeat_event(
     return events.FatalErrorOccurred(request, error)
 
 
-def _unavailable(request: int, broker: str | None) -> ProtocolUnavailable:
-    return ProtocolUnavailable(request, UnsupportedVersion(UNAVAILABLE, api=API, broker=broker))
+def _unavailable(
+    request: int, broker: str | None, api: HeartbeatApi = CONSUMER_HEARTBEAT
+) -> ProtocolUnavailable:
+    error = UnsupportedVersion(api.unavailable, api=api.name, broker=broker)
+    return ProtocolUnavailable(request, error)
 
 
-def _failure(code: int, message: str | None, broker: str | None) -> KafkaError:
+def _failure(api: HeartbeatApi, code: int, message: str | None, broker: str | None) -> KafkaError:
     """Return the error for a code, with the coordinator's text and advice."""
-    error = group_error(code, API, broker)
-    if code not in _ADVICE:
+    error = group_error(code, api.name, broker)
+    if code not in api.advice:
         return error
     text = f"{ErrorCode(code).name}: {message}" if message else ErrorCode(code).name
-    failed = GroupFailed(f"{text} ({_ADVICE[ErrorCode(code)]})", api=API, broker=broker)
+    failed = GroupFailed(f"{text} ({api.advice[ErrorCode(code)]})", api=api.name, broker=broker)
     failed.__cause__ = error
     return failed
 
 
 def _success_event(
     effect: SendConsumerHeartbeat,
-    response: ConsumerGroupHeartbeatResponse,
+    response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse,
     names: Mapping[UUID, str],
 ) -> events.RequestCompleted:
     epoch, interval_s = response.member_epoch, response.heartbeat_interval_ms / 1000

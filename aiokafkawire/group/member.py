@@ -1,4 +1,4 @@
-"""A group member in either protocol: its state machine, events, deadlines and log lines."""
+"""A group member in any protocol: its state machine, events, deadlines and log lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.config import ConsumerConfig, ShareConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
@@ -27,33 +27,13 @@ from .membership.effects import (
 )
 from .offsets import CommitIdentity
 
-__all__ = ("GroupMember", "PartitionOwner")
+__all__ = ("CommittingMember", "GroupMember", "MembershipOwner", "PartitionOwner")
 
 logger = logging.getLogger("aiokafkawire.group")
 
 
-class PartitionOwner(Protocol):
-    """Owner of a member's partitions: the consumer. All methods but `revoke` return immediately."""
-
-    def on_generation_joined(self, generation: states.Generation, owned: states.Assignment) -> None:
-        """Offsets of `owned` may be committed in the new generation, after a rebalance."""
-        ...
-
-    def on_epoch_changed(self, epoch: int, owned: states.Assignment) -> None:
-        """Offsets of `owned` may be committed with a new member epoch, without a rebalance."""
-        ...
-
-    def assign(self, partitions: states.Assignment) -> None:
-        """Add partitions, possibly none, at the end of each rebalance."""
-        ...
-
-    def prepare_revoke(self, partitions: states.Assignment) -> None:
-        """Stop delivering records of these partitions. `revoke` follows."""
-        ...
-
-    async def revoke(self, partitions: states.Assignment) -> None:
-        """Call the listener, commit, release the partitions. Bounded in time; does not raise."""
-        ...
+class MembershipOwner(Protocol):
+    """Client that has a member. All methods return immediately."""
 
     def lose(self, partitions: states.Assignment, reason: str) -> None:
         """Release partitions that were lost. They cannot be committed."""
@@ -76,6 +56,30 @@ class PartitionOwner(Protocol):
 
         With `outside_group` this is neither a member nor joining.
         """
+        ...
+
+
+class PartitionOwner(MembershipOwner, Protocol):
+    """Owner of a member's partitions: the consumer. All methods but `revoke` return immediately."""
+
+    def on_generation_joined(self, generation: states.Generation, owned: states.Assignment) -> None:
+        """Offsets of `owned` may be committed in the new generation, after a rebalance."""
+        ...
+
+    def on_epoch_changed(self, epoch: int, owned: states.Assignment) -> None:
+        """Offsets of `owned` may be committed with a new member epoch, without a rebalance."""
+        ...
+
+    def assign(self, partitions: states.Assignment) -> None:
+        """Add partitions, possibly none, at the end of each rebalance."""
+        ...
+
+    def prepare_revoke(self, partitions: states.Assignment) -> None:
+        """Stop delivering records of these partitions. `revoke` follows."""
+        ...
+
+    async def revoke(self, partitions: states.Assignment) -> None:
+        """Call the listener, commit, release the partitions. Bounded in time; does not raise."""
         ...
 
 
@@ -102,10 +106,10 @@ class Machine(Protocol):
 
 
 class GroupMember(ABC):
-    """A member of a consumer group. The consumer's tasks may call all synchronous methods."""
+    """A member of a group. The client's tasks may call all synchronous methods."""
 
     protocol: ClassVar[str]
-    """Value of `group_protocol` that this member uses."""
+    """Value of `group_protocol` that this member uses, or "share"."""
     _machine: Machine
 
     def __init__(
@@ -113,24 +117,22 @@ class GroupMember(ABC):
         cluster: Cluster,
         runtime: Runtime,
         supervisor: Supervisor,
-        config: ConsumerConfig,
-        owner: PartitionOwner,
+        config: ConsumerConfig | ShareConsumerConfig,
+        owner: MembershipOwner,
     ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id
         self._cluster = cluster
         self._clock = runtime.clock
         self._supervisor = supervisor
-        self._config = config
         self._owner = owner
         self._events: deque[events.MembershipEvent] = deque()
         self._handling = False
         self._deadline_moved = AutoResetEvent()
         self._closed = anyio.Event()
         self._last_generation: states.Generation | None = None
-        self._lost_generation: states.Generation | None = None
 
-    # --- for the consumer ---
+    # --- for the client ---
 
     @property
     def state(self) -> states.MembershipState:
@@ -157,58 +159,13 @@ class GroupMember(ABC):
         return self._machine.context.topics
 
     @property
-    def in_cooperative_rejoin(self) -> bool:
-        """True while the member is rejoining and keeps its partitions (KIP-429)."""
-        return False
-
-    @property
-    def awaiting_member_id(self) -> bool:
-        """True if the member id for LeaveGroup is only known after the JoinGroup in flight."""
-        return False
-
-    @property
     def is_outside_group(self) -> bool:
         """True if this is neither a member nor joining."""
         return isinstance(self._machine.state, states.Unjoined | states.MembershipClosed)
 
-    def commit_identity(self) -> CommitIdentity | None:
-        """Return generation and member id for OffsetCommit; None while no partitions are owned."""
-        generation = self._machine.generation
-        if generation is None:
-            return None
-        return CommitIdentity(
-            generation.number,
-            generation.member_id,
-            self._config.group_instance_id,
-            self.in_cooperative_rejoin,
-            has_epoch=self.protocol == "consumer",
-        )
-
     @property
     def generation(self) -> states.Generation | None:
         return self._machine.generation
-
-    def metadata(self) -> GroupMetadata:
-        """Return the group metadata for a transaction's offsets (KIP-447).
-
-        After the partitions were lost, this is the lost generation until the next poll, so that
-        the coordinator fences the transaction.
-        """
-        # mutation: lost-member-offsets-sent-in-new-generation
-        generation = self._lost_generation or self._machine.generation or self._last_generation
-        if generation is None:
-            return GroupMetadata(self.group_id, group_instance_id=self._config.group_instance_id)
-        return GroupMetadata(
-            self.group_id,
-            generation.number,
-            generation.member_id,
-            self._config.group_instance_id,
-        )
-
-    @property
-    def pattern(self) -> str | None:
-        """Pattern of topic names that the coordinator matches (KIP-848)."""
-        return None
 
     def subscribe(self, topics: Collection[str], pattern: str | None = None) -> None:
         """Join with topics or a pattern, rejoin if they changed, or leave if there are none."""
@@ -217,14 +174,8 @@ class GroupMember(ABC):
         else:
             self._handle(events.Unsubscribed())
 
-    def take_over(self, before: GroupMember) -> None:
-        """Continue with the subscription and the poll timer of a member that did not join."""
-        self._machine.context.poll_timer = before._machine.context.poll_timer
-        self.subscribe(before.topics)
-
     def poll_started(self) -> None:
         """Record the start of a poll. Records returned before are processed."""
-        self._lost_generation = None
         self._machine.context.poll_timer.start_poll(self._clock.now())
         self._handle(events.PollStarted())
 
@@ -236,10 +187,6 @@ class GroupMember(ABC):
     def record_poll(self) -> None:
         """Restart the poll timer: a poll returned buffered records."""
         self._machine.context.poll_timer.last_poll = self._clock.now()
-
-    def verify_membership(self) -> None:
-        """Send a heartbeat, because a commit was rejected."""
-        self._handle(events.CommitRejected())
 
     def mark_error_reported(self) -> None:
         """Record that `error` was reported. The next poll may join again."""
@@ -297,10 +244,9 @@ class GroupMember(ABC):
         """Adapt to changed metadata of the topics."""
 
     def _perform(self, effect: MembershipEffect) -> None:
-        """Perform an effect that is the same in both protocols."""
+        """Perform an effect that is the same in all protocols."""
         match effect:
             case LosePartitions(partitions, reason):
-                self._lost_generation = self._lost_generation or self._last_generation
                 self._owner.lose(partitions, reason)
             case InterruptPoll():
                 self._owner.interrupt_poll()
@@ -330,6 +276,87 @@ class GroupMember(ABC):
 
         if self._supervisor.is_running:
             self._supervisor.spawn(run, name=name)
+
+
+class CommittingMember(GroupMember):
+    """A member that owns its partitions alone, and commits their offsets."""
+
+    _owner: PartitionOwner
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        config: ConsumerConfig,
+        owner: PartitionOwner,
+    ) -> None:
+        super().__init__(cluster, runtime, supervisor, config, owner)
+        self._config = config
+        self._lost_generation: states.Generation | None = None
+
+    @property
+    def in_cooperative_rejoin(self) -> bool:
+        """True while the member is rejoining and keeps its partitions (KIP-429)."""
+        return False
+
+    @property
+    def awaiting_member_id(self) -> bool:
+        """True if the member id for LeaveGroup is only known after the JoinGroup in flight."""
+        return False
+
+    @property
+    def pattern(self) -> str | None:
+        """Pattern of topic names that the coordinator matches (KIP-848)."""
+        return None
+
+    def take_over(self, before: CommittingMember) -> None:
+        """Continue with the subscription and the poll timer of a member that did not join."""
+        self._machine.context.poll_timer = before._machine.context.poll_timer
+        self.subscribe(before.topics)
+
+    def commit_identity(self) -> CommitIdentity | None:
+        """Return generation and member id for OffsetCommit; None while no partitions are owned."""
+        generation = self._machine.generation
+        if generation is None:
+            return None
+        return CommitIdentity(
+            generation.number,
+            generation.member_id,
+            self._config.group_instance_id,
+            self.in_cooperative_rejoin,
+            has_epoch=self.protocol == "consumer",
+        )
+
+    def metadata(self) -> GroupMetadata:
+        """Return the group metadata for a transaction's offsets (KIP-447).
+
+        After the partitions were lost, this is the lost generation until the next poll, so that
+        the coordinator fences the transaction.
+        """
+        # mutation: lost-member-offsets-sent-in-new-generation
+        generation = self._lost_generation or self._machine.generation or self._last_generation
+        if generation is None:
+            return GroupMetadata(self.group_id, group_instance_id=self._config.group_instance_id)
+        return GroupMetadata(
+            self.group_id,
+            generation.number,
+            generation.member_id,
+            self._config.group_instance_id,
+        )
+
+    def poll_started(self) -> None:
+        self._lost_generation = None
+        super().poll_started()
+
+    def verify_membership(self) -> None:
+        """Send a heartbeat, because a commit was rejected."""
+        self._handle(events.CommitRejected())
+
+    def _perform(self, effect: MembershipEffect) -> None:
+        if isinstance(effect, LosePartitions):
+            self._lost_generation = self._lost_generation or self._last_generation
+        super()._perform(effect)
 
     def _revoke(
         self, request: int, partitions: states.Assignment

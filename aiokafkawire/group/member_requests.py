@@ -1,4 +1,4 @@
-"""Requests of group members that both protocols have."""
+"""Requests of group members that all protocols have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import CoordinatorType
-from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.config import ConsumerConfig, ShareConsumerConfig
 from aiokafkawire.errors import KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.runtime import Clock
 
@@ -29,7 +29,7 @@ class MemberRequests:
         self,
         cluster: Cluster,
         clock: Clock,
-        config: ConsumerConfig,
+        config: ConsumerConfig | ShareConsumerConfig,
         *,
         on_result: Callable[[KafkaError | None], None],
         log: Callable[..., None],
@@ -38,12 +38,12 @@ class MemberRequests:
         self._group_id = config.group_id
         self._cluster = cluster
         self._clock = clock
-        self._config = config
+        self._request_timeout_s = config.request_timeout_ms / 1000
         self._on_result = on_result
         self._log = log
 
     def find_coordinator(self, request: int) -> RequestTask:
-        deadline = self._clock.now() + self._config.request_timeout_ms / 1000
+        deadline = self._clock.now() + self._request_timeout_s
 
         async def find() -> events.RequestCompleted:
             try:

@@ -27,6 +27,7 @@ from aiokafkawire.runtime.supervisor import (
     get_loop_identity,
     is_being_cancelled,
     is_failure_of_callback,
+    is_task_done,
     running_on_trio,
 )
 from aiokafkawire.runtime.sync import (
@@ -72,6 +73,7 @@ __all__ = (
     "in_slices",
     "is_being_cancelled",
     "is_failure_of_callback",
+    "is_task_done",
     "receive_until_eof",
     "running_on_trio",
     "wait_until",

@@ -8,6 +8,7 @@ closed in any order, and an exception of the body is never wrapped in an Excepti
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import signal
 import sys
@@ -37,6 +38,7 @@ __all__ = (
     "in_event_loop",
     "is_being_cancelled",
     "is_failure_of_callback",
+    "is_task_done",
     "running_on_trio",
 )
 
@@ -128,6 +130,14 @@ def current_task() -> object:
 
         return trio.lowlevel.current_task()
     return asyncio.current_task()
+
+
+def is_task_done(task: object) -> bool:
+    """Return whether a task of `current_task` has ended. True for None, which is no task."""
+    if isinstance(task, asyncio.Task):
+        return task.done()
+    coroutine = getattr(task, "coro", None)  # a task of trio does not know its end
+    return coroutine is None or inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 def is_being_cancelled() -> bool:

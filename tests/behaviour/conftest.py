@@ -40,6 +40,7 @@ SERVER_OPTIONS: BrokerOptions = {
     "group_consumer_min_heartbeat_interval_ms": 100,
     "group_consumer_heartbeat_interval_ms": 200,
     "group_consumer_assignment_interval_ms": 0,
+    "group_share_min_record_lock_duration_ms": 1_000,
 }
 """Server properties of real Kafka in these tests (`tests.brokers.settings`)."""
 

@@ -117,6 +117,9 @@ FEATURES: Mapping[str, Feature] = {
         "4.0", "members balance the group themselves", apis=(ApiKey.CONSUMER_GROUP_HEARTBEAT,)
     ),
     "transactions of KIP-890": Feature("4.0", "partitions are added to transactions by name"),
+    "share groups": Feature(
+        "4.2", "records are read by one member of a group", apis=(ApiKey.SHARE_FETCH,)
+    ),
     "config resources": Feature(
         "4.1", "resources with configs are not listed", apis=(ApiKey.LIST_CONFIG_RESOURCES,)
     ),

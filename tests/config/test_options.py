@@ -10,6 +10,7 @@ from aiokafkawire.config import (
     ClientConfig,
     ConsumerConfig,
     ProducerConfig,
+    ShareConsumerConfig,
     list_options,
     make_config,
 )
@@ -24,6 +25,7 @@ SERVERS = {"bootstrap_servers": "localhost:9092"}
         (ClientConfig, config.ClientOptions),
         (ProducerConfig, config.ProducerOptions),
         (ConsumerConfig, config.ConsumerOptions),
+        (ShareConsumerConfig, config.ShareConsumerOptions),
     ],
 )
 def test_the_typed_dict_equals_the_option_class(config_class: type, options: type):
@@ -33,7 +35,13 @@ def test_the_typed_dict_equals_the_option_class(config_class: type, options: typ
 
 
 @pytest.mark.parametrize(
-    "options", [config.ClientOptions, config.ProducerOptions, config.ConsumerOptions]
+    "options",
+    [
+        config.ClientOptions,
+        config.ProducerOptions,
+        config.ConsumerOptions,
+        config.ShareConsumerOptions,
+    ],
 )
 def test_type_checkers_require_bootstrap_servers(options: type):
     hints = typing.get_type_hints(options, include_extras=True)
@@ -47,6 +55,7 @@ def test_type_checkers_require_bootstrap_servers(options: type):
         (ClientConfig, config.ClientOptions),
         (ProducerConfig, config.ProducerOptions),
         (ConsumerConfig, config.ConsumerOptions),
+        (ShareConsumerConfig, config.ShareConsumerOptions),
     ],
 )
 def test_help_describes_each_option(config_class: type[ClientConfig], options: type):
@@ -207,3 +216,8 @@ def test_lower_acks_turn_off_default_idempotence():
 def test_a_transactional_id_requires_and_enables_idempotence():
     assert make_config(ProducerConfig, {**SERVERS, "transactional_id": "t"}).idempotent
     assert make_config(ProducerConfig, SERVERS).transaction_timeout_ms == 60_000
+
+
+def test_a_share_consumer_needs_a_group() -> None:
+    with pytest.raises(InvalidOption, match="group_id is missing"):
+        make_config(ShareConsumerConfig, SERVERS)

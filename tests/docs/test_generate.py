@@ -10,7 +10,13 @@ import pytest
 
 from aiokafkawire import errors
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.config import AdminConfig, ConsumerConfig, ProducerConfig, list_options
+from aiokafkawire.config import (
+    AdminConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+    list_options,
+)
 from aiokafkawire.kafka07 import Kafka07Config
 
 from .pages import ROOT
@@ -30,6 +36,7 @@ def test_generated_page_is_up_to_date(name: str):
     [
         (("Every client", "Producer"), ProducerConfig),
         (("Every client", "Consumer"), ConsumerConfig),
+        (("Every client", "Share consumer"), ShareConsumerConfig),
         (("Every client", "Admin"), AdminConfig),
         (("The client for Kafka 0.7",), Kafka07Config),
         (("The embedded broker",), BrokerConfig),

@@ -20,6 +20,8 @@ TABLES: Mapping[str, str] = {
     "consumer-protocol": "tests.group.consumer_protocol.test_machine",
     "membership": "tests.group.test_membership_machine",
     "produce-errors": "tests.producer.test_batch_actions",
+    "share-protocol": "tests.group.share_protocol.test_machine",
+    "share-session": "tests.share.test_session",
     "transaction-errors": "tests.producer.transactions.test_actions",
 }
 """Module of each table; its `observed()` returns what the package does, by row and column."""

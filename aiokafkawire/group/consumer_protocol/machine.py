@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.membership import states as outside
 from aiokafkawire.group.membership.effects import MembershipEffect
 from aiokafkawire.group.membership.events import MembershipEvent, RequestCompleted
-from aiokafkawire.runtime.state_machine import transition
+from aiokafkawire.runtime.state_machine import Transitions, transition
 
 from . import states
 from .actions import PROTOCOL
@@ -24,7 +25,14 @@ class ConsumerProtocolMachine:
 
     The caller performs the effects in order, completes each request with one `RequestCompleted`
     event, and calls `handle(DeadlineReached(), now)` at `next_deadline()`.
+
+    Attributes:
+        transitions: The table of transitions.
     """
+
+    transitions: ClassVar[
+        Transitions[ConsumerProtocolContext, outside.MembershipState, MembershipEffect]
+    ] = TRANSITIONS
 
     def __init__(self, settings: ConsumerProtocolSettings, rng: random.Random, now: float) -> None:
         self.context = ConsumerProtocolContext(settings, rng, now)
@@ -63,7 +71,7 @@ class ConsumerProtocolMachine:
         """Go to the next state and return its effects. Ignore late results of earlier requests."""
         if isinstance(event, RequestCompleted) and event.request not in self.state.awaited:
             return ()
-        handler = transition(TRANSITIONS, self.state, event)
+        handler = transition(self.transitions, self.state, event)
         self.state, effects = handler(self.context, self.state, event, now)
         return effects
 

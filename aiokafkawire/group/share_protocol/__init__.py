@@ -1,0 +1,1 @@
+"""The membership in a share group (KIP-932), as a state machine."""

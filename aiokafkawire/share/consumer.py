@@ -1,0 +1,384 @@
+"""`ShareConsumer`: the public interface."""
+
+from __future__ import annotations
+
+from typing import Unpack, overload
+
+import anyio
+
+from aiokafkawire.config import ShareConsumerConfig, ShareConsumerOptions, make_config
+from aiokafkawire.connection import parse_api_version
+from aiokafkawire.consumer.subscription import parse_topics
+from aiokafkawire.errors import AcknowledgementFailed, InvalidOption, RequestTimedOut
+from aiokafkawire.logs import log_fields
+from aiokafkawire.runtime import (
+    NEVER,
+    BaseClient,
+    Runtime,
+    Supervisor,
+    client_label,
+    current_task,
+)
+from aiokafkawire.runtime.client_state import ClientState
+from aiokafkawire.types import TopicPartition, require_timeout
+
+from .acknowledgements import Acknowledgement, AcknowledgeType, wait_done
+from .consumer_session import ShareConsumerSession
+from .iterators import ShareBatchIterator, ShareRecordIterator
+from .record import ShareRecord
+from .sessions import AcknowledgementCallback
+
+__all__ = ("ShareConsumer",)
+
+FAST_CLOSE_S = 0.75
+"""Time limit of `close` after a cancellation (Ctrl-C), or after a task of the consumer failed."""
+
+
+class ShareConsumer(BaseClient[ShareConsumerSession]):
+    """Reads topics as a member of a share group (KIP-932): as from a queue.
+
+    ::
+
+        async with ShareConsumer("jobs", bootstrap_servers="localhost:9092", group_id="work") as c:
+            async for record in c:
+                await run_job(record.value)
+
+    All members of a share group may read a partition at the same time. A broker locks each record
+    for the member that receives it, until the member acknowledges it or the lock expires (30 s by
+    default); then it delivers the record again, to any member. Needs Kafka 4.2, or 4.1 with the
+    feature `share.version`.
+
+    By default a record is accepted when the task that received it calls the consumer again, or
+    leaves `async with` without an exception. If the task ends before, because it fails or is
+    cancelled, the record is released. `accept`, `release`, `reject` and `renew` of a record decide
+    otherwise. With `share_acknowledgement_mode="explicit"` only these methods acknowledge records;
+    those that are left are delivered again.
+
+    Calls that return records wait without a deadline unless they get a timeout. Errors that do not
+    pass by waiting are raised at once (`GroupFailed`, `CorruptRecord`, …).
+    """
+
+    config: ShareConsumerConfig
+
+    def __init__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> None:
+        """Check the arguments. `start` or `async with` connects.
+
+        Args:
+            *topics: Topics to subscribe to. Without any, call `subscribe`.
+            **options: Options of `ShareConsumerConfig`, which
+                `help(aiokafkawire.config.ShareConsumerOptions)` describes. `bootstrap_servers` and
+                `group_id` are required.
+
+        Raises:
+            InvalidOption: An option is unknown or invalid, or a topic has an invalid name.
+            TypeError: A topic is not a string.
+        """
+        self.config = make_config(ShareConsumerConfig, options)
+        parse_api_version(self.config.api_version)
+        group_id = self.config.group_id
+        super().__init__(
+            "share consumer",
+            client_label("ShareConsumer", self.config, group_id),
+            log_prefix=f"share consumer {self.config.client_id} of group {group_id}",
+            fields=log_fields(client_id=self.config.client_id, group=group_id),
+        )
+        try:
+            self._topics = parse_topics(topics).topics
+        except ValueError as error:
+            raise InvalidOption(str(error)) from None
+        self._on_acknowledgement: AcknowledgementCallback | None = None
+
+    # --- start and close ---
+
+    async def start(self) -> None:
+        """Connect and join the share group, as entering `async with` does.
+
+        Call `stop` at the end, in any task. After a failure `start` may be called again; after
+        `stop` it may not.
+
+        Raises:
+            NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
+            AuthenticationFailed: The brokers refused the credentials.
+        """
+        await super().start()
+
+    async def stop(self) -> None:
+        """Send all acknowledgements, release all other records and leave the group.
+
+        Records delivered to this task are accepted in the implicit mode. Takes at most
+        `close_timeout_ms`; less than a second if `async with` is left by a cancellation. Calling it
+        again does nothing.
+
+        Raises:
+            KafkaError: An error of a background task that no call has raised yet.
+        """
+        await super().stop()
+
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> ShareConsumerSession:
+        session = ShareConsumerSession(self.config, runtime, supervisor)
+        await session.start()
+        session.sessions.on_acknowledgement = self._on_acknowledgement
+        session.subscribe(self._topics)
+        return session
+
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
+        self._lifecycle.check_loop()
+        session = self._lifecycle.session
+        if session is None:
+            await self._lifecycle.stop(_close_cluster, NEVER)
+            return None
+        if body_error is None:
+            session.delivery.mark_processed(current_task())
+        cancelled = body_error is not None and not isinstance(body_error, Exception)
+        # After a task has failed, the task that would complete a request may be gone.
+        fast = cancelled or self._lifecycle.state is ClientState.FAILED
+        limit_s = FAST_CLOSE_S if fast else self.config.close_timeout_ms / 1000
+        deadline = session.runtime.clock.now() + limit_s
+
+        async def close(session: ShareConsumerSession) -> None:
+            session.notifier.notify_all()
+            await session.close(deadline)
+
+        await self._lifecycle.stop(close, deadline)
+        return self._lifecycle.take_unreported_failure() or session.unreported_error()
+
+    # --- subscription ---
+
+    @property
+    def _running(self) -> ShareConsumerSession:
+        return self._lifecycle.require_session_in_loop()
+
+    def subscribe(self, *topics: str) -> None:
+        """Subscribe to topics; this replaces the last subscription. May be called before `start`.
+
+        Raises:
+            TypeError: A topic is not a string.
+            ValueError: A topic name is invalid, or none is given.
+        """
+        names = parse_topics(topics).topics
+        if not names:
+            raise ValueError("subscribe() takes topics")
+        self._set_topics(names)
+
+    def unsubscribe(self) -> None:
+        """Stop reading and leave the group. Records that are held may still be acknowledged."""
+        self._set_topics(())
+
+    def _set_topics(self, topics: tuple[str, ...]) -> None:
+        if self._lifecycle.state not in {ClientState.NEW, ClientState.STARTING}:
+            self._running.subscribe(topics)
+        self._topics = topics
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics."""
+        return frozenset(self._topics)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that this member reads. Other members may read them too."""
+        return frozenset(
+            TopicPartition(partition.topic, partition.partition)
+            for partition in self._running.sessions.assignment
+        )
+
+    # --- records ---
+
+    def __aiter__(self) -> ShareRecordIterator:
+        self._lifecycle.require_session()
+        return ShareRecordIterator(self)
+
+    async def __anext__(self) -> ShareRecord:
+        """Return the next record, as `getone()` does, for `anext(consumer)`."""
+        return await self.getone()
+
+    def batches(self) -> ShareBatchIterator:
+        """Iterate over batches: lists of records of one partition, up to `max_poll_records` each.
+
+        The iteration raises the same errors as `getone`.
+        """
+        self._lifecycle.require_session()
+        return ShareBatchIterator(self)
+
+    @overload
+    async def getone(self) -> ShareRecord: ...
+
+    @overload
+    async def getone(self, *, timeout_ms: float) -> ShareRecord | None: ...
+
+    async def getone(self, *, timeout_ms: float | None = None) -> ShareRecord | None:
+        """Return the next record.
+
+        If the call is cancelled, no record is lost: the next call returns it.
+
+        Args:
+            timeout_ms: The longest wait, in milliseconds. Defaults to no limit.
+
+        Returns:
+            The record, or None after `timeout_ms`.
+
+        Raises:
+            KafkaError: Records cannot be read, and waiting does not help; see `ShareConsumer`.
+            TypeError: `timeout_ms` is not a number.
+        """
+        if timeout_ms is not None:
+            require_timeout("timeout_ms", timeout_ms)
+        session = self._running
+        await session.checkpoint()
+        return await self._get_record(session, self._deadline(session, timeout_ms))
+
+    async def getmany(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ShareRecord]]:
+        """Return the records acquired so far, by partition.
+
+        If the call is cancelled, no record is lost: the next call returns them.
+
+        Args:
+            timeout_ms: The longest wait for the first record, in milliseconds.
+            max_records: The most records to return. Defaults to `max_poll_records`.
+
+        Returns:
+            Records by partition; empty after `timeout_ms`.
+
+        Raises:
+            KafkaError: Records cannot be read, and waiting does not help; see `ShareConsumer`.
+            TypeError: `timeout_ms` or `max_records` is not a number.
+            ValueError: `max_records` is less than 1.
+        """
+        require_timeout("timeout_ms", timeout_ms)
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"max_records must be a whole number or None, not {limit!r:.80}")
+        if limit < 1:
+            raise ValueError(f"max_records must be at least 1, not {limit}")
+        session = self._running
+        return await self._get_records(session, limit, self._deadline(session, timeout_ms))
+
+    def _deadline(self, session: ShareConsumerSession, timeout_ms: float | None) -> float:
+        return NEVER if timeout_ms is None else session.runtime.clock.now() + timeout_ms / 1000
+
+    async def _get_record(
+        self, session: ShareConsumerSession, deadline: float
+    ) -> ShareRecord | None:
+        records_by_partition = await self._get_records(session, 1, deadline)
+        return next((records[0] for records in records_by_partition.values()), None)
+
+    async def _get_records(
+        self,
+        session: ShareConsumerSession,
+        max_records: int,
+        deadline: float,
+        *,
+        single_partition: bool = False,
+    ) -> dict[TopicPartition, list[ShareRecord]]:
+        caller = current_task()
+        session.poll_started(caller)
+        try:
+            await session.checkpoint()
+            while True:
+                self._lifecycle.require_session()
+                session.raise_errors()
+                records = session.delivery.take(
+                    caller, max_records, single_partition=single_partition
+                )
+                if records:
+                    return records
+                session.sessions.update_demand()
+                if not await session.notifier.wait(deadline):
+                    return records
+        finally:
+            session.poll_finished()
+
+    # --- acknowledgements ---
+
+    def acknowledge(
+        self, topic: str, partition: int, offset: int, type: AcknowledgeType
+    ) -> Acknowledgement:
+        """Acknowledge a record by its offset, for example one that raised `CorruptRecord`.
+
+        Args:
+            topic: Topic of the record.
+            partition: Partition of the record.
+            offset: Offset of the record.
+            type: The decision about the record.
+
+        Raises:
+            AcknowledgementFailed: This consumer does not hold the record.
+            ValueError: `type` is not an `AcknowledgeType`.
+        """
+        kind = AcknowledgeType(type)
+        found = self._running.sessions.holder_of(TopicPartition(topic, partition), offset)
+        pending = None
+        if found is not None:
+            node, owned = found
+            pending = node.acknowledge(owned, (offset,), kind, None)
+        if found is None or pending is None:
+            raise AcknowledgementFailed(
+                "the record is not held by this consumer",
+                topic=topic,
+                partition=partition,
+                offset=offset,
+            )
+        return Acknowledgement(pending, offset, found[0].flush)
+
+    async def commit(
+        self, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, AcknowledgementFailed | None]:
+        """Send all acknowledgements and wait for the results.
+
+        In the implicit mode the records delivered to this task are accepted first.
+
+        Args:
+            timeout_ms: The longest wait, in milliseconds. Defaults to `default_api_timeout_ms`.
+
+        Returns:
+            The failure, or None, of each partition with acknowledgements.
+
+        Raises:
+            RequestTimedOut: A broker did not respond; the outcome is unknown.
+        """
+        session = self._running
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        require_timeout("timeout_ms", limit_ms)
+        session.delivery.mark_processed(current_task())
+        await session.checkpoint()
+        unconfirmed = session.sessions.unconfirmed()
+        session.sessions.flush()
+        results: dict[TopicPartition, AcknowledgementFailed | None] = {}
+        with anyio.CancelScope(deadline=self._deadline(session, limit_ms)) as scope:
+            for owned, waiting in unconfirmed.items():
+                tp = TopicPartition(owned.topic, owned.partition)
+                for acknowledgements in waiting:
+                    await wait_done(acknowledgements.result)
+                    results[tp] = results.get(tp) or acknowledgements.error
+        if scope.cancelled_caught:
+            raise RequestTimedOut(
+                f"acknowledgements were not confirmed within {limit_ms:g} ms",
+                group=self.config.group_id,
+            )
+        return results
+
+    def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
+        """Call a function with the result of each acknowledgement; None removes it.
+
+        Args:
+            callback: Called with the partition, the offsets, and an `AcknowledgementFailed` or
+                None, in the event loop; it must not block. Its exceptions are logged.
+        """
+        self._on_acknowledgement = callback
+        if self._lifecycle.session is not None:
+            self._lifecycle.session.sessions.on_acknowledgement = callback
+
+    # --- information ---
+
+    @property
+    def member_id(self) -> str:
+        """The member id in the share group."""
+        return self._running.member.member_id
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return counters of the consumer and its cluster client."""
+        return self._running.metrics()
+
+
+async def _close_cluster(session: ShareConsumerSession) -> None:
+    await session.cluster.aclose()

@@ -1,0 +1,202 @@
+"""A running share consumer: its cluster client, membership and share sessions."""
+
+from __future__ import annotations
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata import MetadataUpdate
+from aiokafkawire.config import ShareConsumerConfig
+from aiokafkawire.consumer.missing_topics import MissingTopics
+from aiokafkawire.consumer.notifier import Notifier
+from aiokafkawire.errors import AcknowledgementFailed, ClientClosed, KafkaError
+from aiokafkawire.group.consumer_protocol.states import Partitions
+from aiokafkawire.group.membership.states import Assignment
+from aiokafkawire.group.share_member import ShareMember
+from aiokafkawire.runtime import (
+    NEVER,
+    AutoResetEvent,
+    Runtime,
+    Session,
+    Supervisor,
+    copy_error,
+    get_loop_checkpoint,
+)
+
+from .delivery import ShareDelivery
+from .record import ShareRecord
+from .sessions import ShareSessions
+
+__all__ = ("ShareConsumerSession",)
+
+
+MAINTENANCE_INTERVAL_S = 0.25
+"""Interval at which ended tasks and locks to renew are looked for."""
+
+
+class ShareConsumerSession(Session):
+    """The parts of a running share consumer; their tasks run in a supervisor."""
+
+    def __init__(
+        self, config: ShareConsumerConfig, runtime: Runtime, supervisor: Supervisor
+    ) -> None:
+        self.config = config
+        self.runtime = runtime
+        self.cluster = Cluster(config, runtime, supervisor)
+        self.notifier = Notifier(runtime.clock, supervisor)
+        self.delivery = ShareDelivery(
+            runtime.clock,
+            implicit=config.share_acknowledgement_mode == "implicit",
+            renewal_limit_s=config.share_renewal_limit_ms / 1000,
+        )
+        self.sessions = ShareSessions(
+            self.cluster,
+            runtime,
+            supervisor,
+            config,
+            delivery=self.delivery,
+            notifier=self.notifier,
+        )
+        self.member = ShareMember(self.cluster, runtime, supervisor, config, owner=self)
+        self.sessions.member_id = self.member.member_id
+        self.checkpoint = get_loop_checkpoint()
+        self._supervisor = supervisor
+        self._missing_topics = MissingTopics(config.default_api_timeout_ms / 1000)
+        self._maintenance_due = AutoResetEvent()
+
+    # --- start and close ---
+
+    async def start(self) -> None:
+        """Connect to the cluster and start all tasks."""
+        now = self.runtime.clock.now()
+        await self.cluster.start(now + self.config.default_api_timeout_ms / 1000)
+        self.cluster.add_metadata_listener(self._metadata_changed)
+        self._supervisor.spawn(self.member.run, name="membership")
+        self._supervisor.spawn(self._maintain, name="share-maintenance")
+
+    async def close(self, deadline: float) -> None:
+        """Send all acknowledgements, release other records, and leave the group.
+
+        The sessions are closed first: leaving does not release the locks.
+        """
+        self.delivery.clear()
+        await self.sessions.close(deadline)
+        await self.member.close(deadline)
+        await self.cluster.aclose()
+
+    def on_task_failed(self, failure: KafkaError) -> None:
+        """Wake all waiting calls, which raise the failure of a background task."""
+        self._fail_unconfirmed(str(failure))
+
+    def on_tasks_cancelled(self, error: ClientClosed) -> None:
+        """Wake all waiting calls, because all tasks of the event loop were cancelled."""
+        self._fail_unconfirmed(str(error))
+
+    def _fail_unconfirmed(self, reason: str) -> None:
+        for waiting in self.sessions.unconfirmed().values():
+            for acknowledgements in waiting:
+                acknowledgements.result.set_exception(AcknowledgementFailed(reason))
+        self.notifier.notify_all()
+
+    async def _maintain(self) -> None:
+        while self._supervisor.is_running:
+            busy = self.delivery.has_delivered
+            now = self.runtime.clock.now()
+            await self._maintenance_due.wait(now + MAINTENANCE_INTERVAL_S if busy else NEVER)
+            self.delivery.maintain()
+
+    # --- subscription ---
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Replace the subscription."""
+        before = self.member.topics
+        self.cluster.add_topics(topics)
+        self.member.subscribe(topics)
+        self.cluster.remove_topics(before)
+        self.notifier.notify_all()
+
+    def replace_assignment(self, partitions: Partitions) -> None:
+        """Read exactly these partitions from now on."""
+        self.sessions.replace_assignment(partitions)
+
+    def lose(self, partitions: Assignment, reason: str) -> None:
+        """Read nothing: the coordinator has removed the member."""
+        self.replace_assignment(())
+
+    def interrupt_poll(self) -> None:
+        """Do nothing: nothing is revoked in a share group."""
+
+    def on_coordinator_result(self, failure: KafkaError | None) -> None:
+        """Note whether the coordinator responds."""
+        self.notifier.request_finished(failure)
+
+    def raise_error(self, error: KafkaError) -> None:
+        """Raise an error of the coordinator in the application's next call."""
+        self.notifier.raise_in_next_call(error)
+
+    def on_state_changed(self, *, outside_group: bool) -> None:
+        """Wake calls, which raise the error of an ended membership."""
+        self.notifier.notify_all()
+
+    def _metadata_changed(self, update: MetadataUpdate) -> None:
+        self.member.metadata_changed()
+        self.sessions.route()
+        self.notifier.notify_all()
+
+    # --- records ---
+
+    # --- calls ---
+
+    def poll_started(self, caller: object) -> None:
+        """Note that the application calls for records, as Kafka's `poll` does."""
+        self.sessions.poll_started()
+        self.delivery.mark_processed(caller)
+        self.member.poll_started()
+
+    def poll_finished(self) -> None:
+        """Note that the call for records returns."""
+        self.member.poll_finished()
+        self.sessions.poll_finished()
+        if self.delivery.has_delivered:
+            self._maintenance_due.set()
+
+    def next_buffered(self, caller: object) -> ShareRecord | None:
+        """Return the next buffered record, if any; this resets the poll timer."""
+        if self.notifier.pending_error is not None:
+            return None
+        record = self.delivery.next_record(caller)
+        if record is not None:
+            self.member.record_poll()
+            if self.delivery.buffered_count == self.sessions.prefetch_below - 1:
+                self.sessions.update_demand()
+        return record
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return the counters of the consumer and its cluster client."""
+        return {
+            "assigned_partitions": len(self.sessions.assignment),
+            "buffered_records": self.delivery.buffered_count,
+            "records_consumed_total": self.delivery.delivered_count,
+        } | self.cluster.metrics()
+
+    def raise_errors(self) -> None:
+        """Raise an error that the application must know about, if there is one."""
+        if (raised := self.notifier.take_error()) is not None:
+            raise raised
+        if (error := self.member.error) is not None:
+            self.member.mark_error_reported()
+            raise copy_error(error)
+        if not self.member.topics:
+            raise KafkaError("nothing to read: call subscribe() first")
+        missing = self._missing_topics.find_error(
+            self.cluster.metadata, self.member.topics, self.runtime.clock.now()
+        )
+        if missing is not None:
+            self.cluster.request_update()
+            raise missing
+
+    def unreported_error(self) -> Exception | None:
+        """Return the background error that the next call would have raised, if any."""
+        error = self.notifier.take_error()
+        if error is not None:
+            return error
+        unreported = self.member.unreported_error
+        return None if unreported is None else copy_error(unreported)

@@ -1,0 +1,118 @@
+"""Decoding of the acquired records in the batches of a ShareFetch response."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiokafkawire.errors import CorruptRecord
+from aiokafkawire.records import Buffer, FetchedBatches, Records
+from aiokafkawire.runtime import Runtime, checkpoint
+
+from .session_events import AcquiredOffsets
+
+__all__ = ("DecodedRecords", "decode_acquired")
+
+INLINE_BYTES = 256 * 1024
+"""Largest batch that is decompressed on the event loop; larger ones go to a worker thread."""
+
+RECORDS_PER_STEP = 1_000
+BYTES_PER_STEP = 2 * 1024 * 1024
+"""Records and bytes that are decoded before other tasks may run."""
+
+
+@dataclass(slots=True)
+class DecodedRecords:
+    """The acquired records of one partition.
+
+    Attributes:
+        records: Records with the count of their deliveries, in ascending order of offsets.
+        gaps: Acquired offsets without a record: control records, or compacted ones.
+        error: The error of the first batch that cannot be read, if there is one.
+    """
+
+    records: list[tuple[Records, int]]
+    gaps: list[int]
+    error: CorruptRecord | None = None
+
+
+async def decode_acquired(
+    runtime: Runtime,
+    topic: str,
+    partition: int,
+    data: Buffer | None,
+    acquired: Sequence[AcquiredOffsets],
+    *,
+    check_crcs: bool,
+    max_decompressed_bytes: int,
+) -> DecodedRecords:
+    """Decode the records in the acquired ranges.
+
+    Batches are complete: they also hold records that other members have acquired, or that were
+    acknowledged before. An offset behind a batch that cannot be read is neither a record nor a gap.
+
+    Args:
+        runtime: Decompresses large batches.
+        topic: Topic of the records.
+        partition: Partition of the records.
+        data: Batches of the response.
+        acquired: Ranges in ascending order.
+        check_crcs: Verify the checksum of each batch.
+        max_decompressed_bytes: Maximum size of one batch.
+    """
+    decoded = DecodedRecords([], [])
+    if not acquired:
+        return decoded
+    batches = FetchedBatches(
+        topic,
+        partition,
+        b"" if data is None else data,
+        acquired[0].first,
+        check_crcs=check_crcs,
+        max_decompressed_bytes=max_decompressed_bytes,
+        max_inline_bytes=INLINE_BYTES,
+    )
+    parts: list[Records] = []
+    try:
+        while not batches.exhausted:
+            records = batches.take(RECORDS_PER_STEP, BYTES_PER_STEP)
+            if len(records):
+                parts.append(records)
+            if batches.offloaded is not None and not batches.offloaded.done:
+                await runtime.offload(batches.offloaded.decompress)
+            elif not batches.exhausted:
+                await checkpoint()
+    except CorruptRecord as error:
+        decoded.error = error
+    end = acquired[-1].last + 1 if decoded.error is None else batches.position
+    _select(parts, acquired, end, decoded)
+    return decoded
+
+
+def _select(
+    parts: Sequence[Records], acquired: Sequence[AcquiredOffsets], end: int, decoded: DecodedRecords
+) -> None:
+    """Add the records of the acquired ranges, and the offsets before `end` without a record."""
+    offsets_of = [part.offsets() for part in parts]
+    first_part = 0
+    for wanted in acquired:
+        missing = wanted.first  # the next offset for which no record was found
+        for number in range(first_part, len(parts)):
+            offsets = offsets_of[number]
+            if offsets[-1] < wanted.first:
+                first_part = number + 1
+                continue
+            if offsets[0] > wanted.last:
+                break
+            start = bisect_left(offsets, wanted.first)
+            stop = bisect_left(offsets, wanted.last + 1)
+            if start == stop:
+                continue
+            decoded.records.append((parts[number][start:stop], wanted.delivery_count))
+            if offsets[stop - 1] - missing + 1 != stop - start:
+                present = set(offsets[start:stop])
+                between = range(missing, offsets[stop - 1])
+                decoded.gaps += [offset for offset in between if offset not in present]
+            missing = offsets[stop - 1] + 1
+        decoded.gaps += range(missing, min(wanted.last + 1, end))

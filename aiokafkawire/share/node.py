@@ -1,0 +1,380 @@
+"""The share session at one broker: performs the effects of its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+import anyio
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.config import ShareConsumerConfig
+from aiokafkawire.connection import ConnectionKind
+from aiokafkawire.consumer.fetch_sender import FetchSender
+from aiokafkawire.errors import AcknowledgementFailed, ClientClosed, KafkaError
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
+from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request
+from aiokafkawire.wire.error_codes import error_for
+from aiokafkawire.wire.messages.share_acknowledge import ShareAcknowledgeResponse
+from aiokafkawire.wire.messages.share_fetch import (
+    ShareFetchPartitionData,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+from . import session_events as events
+from .acknowledgements import GAP, PartitionAcknowledgements
+from .decoding import DecodedRecords, decode_acquired
+from .locks import AcquisitionLock
+from .messages import acknowledge_errors, acknowledge_request, fetch_topics, fetched_partition
+from .session import ShareSessionMachine
+from .session_states import SessionBusy, SessionEnding
+
+__all__ = ("NodeOwner", "ShareNode")
+
+AnyShareResponse = TypeVar("AnyShareResponse", ShareFetchResponse, ShareAcknowledgeResponse)
+
+FIRST_STABLE_VERSION = 1
+"""Version 0 of ShareFetch and ShareAcknowledge was an early access in Kafka 4.0."""
+
+HOLDING_WAIT_MS = 100
+"""`max_wait_ms` of a fetch while the application holds records: their acknowledgements wait."""
+
+DEFAULT_LOCK_MS = 30_000
+"""Lock duration if a response has none: the broker's default."""
+
+_LOST_SESSION = frozenset(
+    {ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH}
+)
+"""Errors after which another session may be opened at once."""
+
+
+class NodeOwner(Protocol):
+    """The share consumer. All methods return immediately."""
+
+    def on_records(
+        self,
+        node: ShareNode,
+        partition: OwnedPartition,
+        decoded: DecodedRecords,
+        lock: AcquisitionLock,
+    ) -> None:
+        """Records were acquired."""
+        ...
+
+    def on_fetched(self, node: ShareNode) -> None:
+        """A fetch has ended; `on_records` was called for its records."""
+        ...
+
+    def on_acknowledged(
+        self,
+        partition: OwnedPartition,
+        acknowledgements: PartitionAcknowledgements,
+        error: AcknowledgementFailed | None,
+    ) -> None:
+        """The result of acknowledgements is known."""
+        ...
+
+    def on_partition_error(self, partition: OwnedPartition, error: KafkaError) -> None:
+        """A partition cannot be fetched; it is tried again."""
+        ...
+
+
+class ShareNode:
+    """Fetches and acknowledges records at one broker, with one request in flight.
+
+    Args:
+        node_id: The broker.
+        cluster: Sends requests, and gets new leaders.
+        runtime: Clock and worker threads.
+        supervisor: Runs a task per request.
+        config: Options of the share consumer.
+        member_id: Member id in the share group.
+        sender: Sends requests, and backs off after failures.
+        owner: Gets records and results.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        cluster: Cluster,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        *,
+        config: ShareConsumerConfig,
+        member_id: str,
+        sender: FetchSender,
+        owner: NodeOwner,
+    ) -> None:
+        self.node_id = node_id
+        self._member_id = member_id
+        self._cluster = cluster
+        self._runtime = runtime
+        self._supervisor = supervisor
+        self._config = config
+        self._sender = sender
+        self._owner = owner
+        self._session = ShareSessionMachine()
+        self._changed = AutoResetEvent()
+        self._closed = anyio.Event()
+        self._lock_ms = DEFAULT_LOCK_MS
+
+    # --- for the consumer ---
+
+    def set_partitions(self, partitions: frozenset[OwnedPartition]) -> None:
+        """Fetch exactly these partitions."""
+        if partitions != self._session.context.partitions:
+            self._handle(events.PartitionsChanged(partitions))
+
+    def set_demand(self, *, wants_records: bool) -> None:
+        """Fetch records, or stop to fetch."""
+        if wants_records != self._session.context.wants_records:
+            self._handle(events.DemandChanged(wants_records))
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self._session.context.partitions)
+
+    def is_held(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock | None) -> bool:
+        """Return whether a record is locked, and no acknowledgement of it was sent."""
+        now = self._runtime.clock.now()
+        return self._session.context.is_held(partition, offset, lock, now)
+
+    def is_undecided(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
+        """Return whether a record is held and not acknowledged."""
+        return self.is_held(partition, offset, lock) and self._session.context.is_undecided(
+            partition, offset
+        )
+
+    def acknowledge(
+        self,
+        partition: OwnedPartition,
+        offsets: Sequence[int],
+        type: int,
+        lock: AcquisitionLock | None,
+        *,
+        only_undecided: bool = False,
+    ) -> PartitionAcknowledgements | None:
+        """Acknowledge records; those that are not held under `lock` are ignored.
+
+        Args:
+            partition: Partition of the records.
+            offsets: Their offsets.
+            type: An `AcknowledgeType`, or `GAP`.
+            lock: Their lock; None for the current one.
+            only_undecided: Leave out records that are acknowledged already.
+
+        Returns:
+            The acknowledgements of the partition that are sent next; None if there are none.
+        """
+        event = events.RecordsAcknowledged(partition, offsets, type, lock, only_undecided)
+        self._session.handle(event, self._runtime.clock.now())
+        pending = self._session.context.pending.get(partition)
+        self._changed.set()
+        return pending
+
+    def flush(self) -> None:
+        """Send acknowledgements as soon as the request in flight allows."""
+        if self._session.context.pending:
+            self._handle(events.FlushRequested())
+
+    def unconfirmed(self) -> dict[OwnedPartition, list[PartitionAcknowledgements]]:
+        """Return the acknowledgements without a result, by partition."""
+        result: dict[OwnedPartition, list[PartitionAcknowledgements]] = {}
+        state = self._session.state
+        sent = state.sent if isinstance(state, SessionBusy | SessionEnding) else {}
+        for part in (sent, self._session.context.pending):
+            for partition, acknowledgements in part.items():
+                result.setdefault(partition, []).append(acknowledgements)
+        return result
+
+    def find_held(self, tp: TopicPartition, offset: int) -> OwnedPartition | None:
+        """Return the partition of a record that is held; None if it is not."""
+        for partition in self._session.context.acquired:
+            if tp == (partition.topic, partition.partition) and self.is_held(
+                partition, offset, None
+            ):
+                return partition
+        return None
+
+    async def run(self) -> None:
+        """Handle deadlines until the session is closed."""
+        while not self._session.is_closed:
+            await self._changed.wait(self._session.next_deadline())
+            self._handle(events.RequestDue())
+        self._closed.set()
+
+    def close(self) -> None:
+        """Send all acknowledgements and close the session; `run` then ends."""
+        self._handle(events.SessionCloseRequested())
+
+    async def wait_closed(self, deadline: float) -> bool:
+        """Wait until the session is closed. Return False at the deadline."""
+        return await wait_until(self._closed, deadline)
+
+    # --- the machine ---
+
+    def _handle(self, event: events.SessionEvent) -> None:
+        now = self._runtime.clock.now()
+        for effect in self._session.handle(event, now):
+            self._perform(effect)
+        if not isinstance(event, events.RequestDue):
+            self._changed.set()
+
+    def _perform(self, effect: events.SessionEffect) -> None:
+        match effect:
+            case events.SendFetch():
+                self._spawn(lambda: self._fetch(effect), "share-fetch")
+            case events.SendAcknowledge():
+                self._spawn(lambda: self._acknowledge(effect), "share-acknowledge")
+            case events.CompleteAcknowledgements(partition, acknowledgements, error):
+                acknowledgements.result.set_result(None, error)
+                self._owner.on_acknowledged(partition, acknowledgements, acknowledgements.error)
+            case events.ReportPartitionError(partition, error):
+                self._owner.on_partition_error(partition, error)
+            case events.ReplaceConnection():
+                self._cluster.replace_connection(self.node_id, ConnectionKind.SHARE)
+
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        if self._supervisor.is_running:
+            self._supervisor.spawn(work, name=f"{name}-{self.node_id}")
+
+    # --- requests ---
+
+    async def _fetch(self, effect: events.SendFetch) -> None:
+        sent_at = self._runtime.clock.now()
+        topics, forgotten = fetch_topics(effect)
+        config = self._config
+        wait_ms = config.fetch_max_wait_ms
+        message = ShareFetchRequest(
+            group_id=config.group_id,
+            member_id=self._member_id,
+            share_session_epoch=effect.epoch,
+            max_wait_ms=min(wait_ms, HOLDING_WAIT_MS) if effect.holds_records else wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_records=config.max_poll_records,
+            batch_size=config.max_poll_records,
+            share_acquire_mode=config.share_acquire_mode == "record_limit",
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+        response = await self._send(effect.request, message)
+        if response is None:
+            return
+        lock = AcquisitionLock(sent_at, self._lock_s(response.acquisition_lock_timeout_ms))
+        state = self._session.state
+        assert isinstance(state, SessionBusy)
+        by_id = {
+            (known.topic_id, known.partition): known
+            for known in sorted(state.listed.union(effect.acknowledgements))
+        }
+        fetched: list[events.FetchedPartition] = []
+        decoded: list[tuple[OwnedPartition, DecodedRecords]] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = by_id.pop((topic.topic_id, data.partition_index), None)
+                if partition is None:
+                    continue
+                self._follow_leader(partition, data, response)
+                part = fetched_partition(data, partition, str(self.node_id))
+                fetched.append(part)
+                if part.acquired:
+                    decoded.append((partition, await self._decode(part, data)))
+        self._complete_fetch(effect, tuple(fetched), decoded, lock)
+
+    async def _decode(
+        self, part: events.FetchedPartition, data: ShareFetchPartitionData
+    ) -> DecodedRecords:
+        return await decode_acquired(
+            self._runtime,
+            part.partition.topic,
+            part.partition.partition,
+            data.records,
+            part.acquired,
+            check_crcs=self._config.check_crcs,
+            max_decompressed_bytes=self._config.max_decompressed_bytes,
+        )
+
+    def _complete_fetch(
+        self,
+        effect: events.SendFetch,
+        fetched: tuple[events.FetchedPartition, ...],
+        decoded: list[tuple[OwnedPartition, DecodedRecords]],
+        lock: AcquisitionLock,
+    ) -> None:
+        self._handle(events.FetchResponded(effect.request, fetched, lock))
+        for partition, records in decoded:
+            if records.gaps:
+                self.acknowledge(partition, records.gaps, GAP, lock)
+            self._owner.on_records(self, partition, records, lock)
+        self._owner.on_fetched(self)
+
+    async def _acknowledge(self, effect: events.SendAcknowledge) -> None:
+        sent_at = self._runtime.clock.now()
+        assert self._config.group_id is not None
+        message = acknowledge_request(effect, self._config.group_id, self._member_id)
+        response = await self._send(effect.request, message)
+        if response is None:
+            return
+        errors = acknowledge_errors(response, effect.acknowledgements, str(self.node_id))
+        lock_s = self._lock_s(response.acquisition_lock_timeout_ms)
+        self._handle(events.AcknowledgeResponded(effect.request, errors, sent_at + lock_s))
+
+    async def _send(
+        self, number: int, message: Request[AnyShareResponse]
+    ) -> AnyShareResponse | None:
+        """Send a request; handle its failure, and return None then."""
+        try:
+            response = await self._sender.send(
+                self.node_id, message, min_version=FIRST_STABLE_VERSION
+            )
+        except ClientClosed:
+            return None
+        except KafkaError as error:
+            retry_at = self._sender.back_off(self.node_id, error)
+            self._handle(events.RequestFailed(number, error, retry_at))
+            return None
+        if response.error_code == ErrorCode.NONE:
+            return response
+        api = APIS[ApiKey(message.api_key)].name
+        rejection = error_for(response.error_code, api=api, broker=str(self.node_id))
+        if response.error_message:
+            rejection.reason += f" ({response.error_message})"
+        retry_at = self._runtime.clock.now()
+        if response.error_code not in _LOST_SESSION:
+            retry_at = self._sender.back_off(self.node_id, rejection)
+        self._handle(events.RequestFailed(number, rejection, retry_at))
+        return None
+
+    def _lock_s(self, timeout_ms: int) -> float:
+        """Return the lock duration in seconds; brokers of ShareAcknowledge v1 do not report it."""
+        if timeout_ms > 0:
+            self._lock_ms = timeout_ms
+        return self._lock_ms / 1000
+
+    def _follow_leader(
+        self,
+        partition: OwnedPartition,
+        data: ShareFetchPartitionData,
+        response: ShareFetchResponse,
+    ) -> None:
+        """Apply the new leader that the response names (KIP-951)."""
+        # Without an error the field has defaults.
+        if data.error_code not in {
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        }:
+            return
+        leader = data.current_leader
+        if leader.leader_id < 0:
+            return
+        endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
+        self._cluster.update_leader(
+            TopicPartition(partition.topic, partition.partition),
+            leader.leader_id,
+            leader.leader_epoch,
+            endpoints.get(leader.leader_id),
+        )

@@ -1,0 +1,132 @@
+"""A record of a share group, which the application acknowledges."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from aiokafkawire.errors import AcknowledgementFailed
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.records import Record
+
+from .acknowledgements import Acknowledgement, AcknowledgeType
+from .locks import AcquisitionLock
+
+if TYPE_CHECKING:
+    from .node import ShareNode
+
+__all__ = ("HeldRecords", "ShareRecord")
+
+
+class HeldRecords:
+    """Acquired records of one partition: the broker that leads it, and their lock."""
+
+    __slots__ = ("lock", "node", "partition")
+
+    def __init__(self, node: ShareNode, partition: OwnedPartition, lock: AcquisitionLock) -> None:
+        self.node = node
+        self.partition = partition
+        self.lock = lock
+
+    def is_held(self, offset: int) -> bool:
+        """Return whether a record is locked, and no acknowledgement of it was sent."""
+        return self.node.is_held(self.partition, offset, self.lock)
+
+    def is_undecided(self, offset: int) -> bool:
+        """Return whether a record is held and not acknowledged."""
+        return self.node.is_undecided(self.partition, offset, self.lock)
+
+    def acknowledge(self, offset: int, type: AcknowledgeType) -> Acknowledgement:
+        """Acknowledge one record.
+
+        Raises:
+            AcknowledgementFailed: The record is not held any more.
+        """
+        pending = None
+        if self.is_held(offset):
+            pending = self.node.acknowledge(self.partition, (offset,), type, self.lock)
+        if pending is None:
+            raise AcknowledgementFailed(
+                "the record is not held: it is acknowledged, its lock has expired, or its share"
+                " session has ended",
+                topic=self.partition.topic,
+                partition=self.partition.partition,
+                offset=offset,
+            )
+        return Acknowledgement(pending, offset, self.node.flush)
+
+
+class ShareRecord(Record):
+    """A record of a share group. The broker locks it for this consumer until it is acknowledged.
+
+    Acknowledge it with one of `accept`, `release` and `reject`, or use it as a context manager,
+    which accepts it, or releases it if the block raises or is cancelled::
+
+        async with record:
+            await handle(record.value)
+
+    The methods return at once, and the acknowledgement is sent together with others. Await the
+    returned `Acknowledgement` to wait for the broker's response. They raise `AcknowledgementFailed`
+    if the record is not held any more. Until an acknowledgement is sent, a later one replaces it.
+
+    Attributes:
+        delivery_count: Number of deliveries of the record, this one included.
+    """
+
+    __slots__ = ("_held", "delivery_count")
+
+    _held: HeldRecords
+    delivery_count: int
+
+    @property
+    def lock_expires_at(self) -> float | None:
+        """Time of the event loop's clock at which the lock expires; None if it is not held."""
+        held = self._held
+        return held.lock.expires_at(self.offset) if held.is_held(self.offset) else None
+
+    def accept(self) -> Acknowledgement:
+        """Mark the record as processed."""
+        return self._held.acknowledge(self.offset, AcknowledgeType.ACCEPT)
+
+    def release(self) -> Acknowledgement:
+        """Have the record delivered again, to any member."""
+        return self._held.acknowledge(self.offset, AcknowledgeType.RELEASE)
+
+    def reject(self) -> Acknowledgement:
+        """Give the record up: it cannot be processed, and is not delivered again."""
+        return self._held.acknowledge(self.offset, AcknowledgeType.REJECT)
+
+    def renew(self) -> Acknowledgement:
+        """Restart the lock, to process the record for longer (KIP-1222, Kafka 4.2)."""
+        return self._held.acknowledge(self.offset, AcknowledgeType.RENEW)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Accept the record, or release it after an exception, unless it is acknowledged."""
+        if self._held.is_undecided(self.offset):
+            self.accept() if error is None else self.release()
+
+
+def make_share_record(record: Record, delivery_count: int, held: HeldRecords) -> ShareRecord:
+    """Return a record with its delivery count and lock."""
+    made = ShareRecord(
+        record.topic,
+        record.partition,
+        record.offset,
+        timestamp_ms=record.timestamp_ms,
+        timestamp_type=record.timestamp_type,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        leader_epoch=record.leader_epoch,
+    )
+    made.delivery_count = delivery_count
+    made._held = held
+    return made

@@ -1,0 +1,217 @@
+"""The share sessions of a consumer with all brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.config import ShareConsumerConfig
+from aiokafkawire.consumer.counters import ConsumerCounters
+from aiokafkawire.consumer.fetch_sender import FetchSender
+from aiokafkawire.consumer.notifier import Notifier
+from aiokafkawire.errors import AcknowledgementFailed, KafkaError
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition, Partitions
+from aiokafkawire.logs import log_fields
+from aiokafkawire.runtime import Runtime, Supervisor
+from aiokafkawire.types import NodeId, TopicPartition
+
+from .acknowledgements import GAP, PartitionAcknowledgements
+from .decoding import DecodedRecords
+from .delivery import ShareDelivery
+from .locks import AcquisitionLock
+from .node import ShareNode
+from .record import HeldRecords
+
+__all__ = ("AcknowledgementCallback", "ShareSessions")
+
+logger = logging.getLogger("aiokafkawire.share")
+
+AcknowledgementCallback = Callable[
+    [TopicPartition, Sequence[int], AcknowledgementFailed | None], object
+]
+"""Called with the partition, the offsets, and the failure or None."""
+
+
+class ShareSessions:
+    """A share session per broker that leads assigned partitions.
+
+    Args:
+        cluster: Knows the leaders.
+        runtime: Clock and worker threads.
+        supervisor: Runs the tasks of the sessions.
+        config: Options of the share consumer.
+        delivery: Gets the acquired records.
+        notifier: Is notified of records and errors.
+
+    Attributes:
+        assignment: The assigned partitions.
+        member_id: Member id in the share group.
+        prefetch_below: Number of buffered records below which more are acquired ahead.
+        on_acknowledgement: The application's callback.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        config: ShareConsumerConfig,
+        *,
+        delivery: ShareDelivery,
+        notifier: Notifier,
+    ) -> None:
+        self.assignment: Partitions = ()
+        self.member_id = ""
+        self.prefetch_below = config.max_poll_records // 2
+        self.on_acknowledgement: AcknowledgementCallback | None = None
+        self._cluster = cluster
+        self._runtime = runtime
+        self._supervisor = supervisor
+        self._config = config
+        self._delivery = delivery
+        self._notifier = notifier
+        self._sender = FetchSender(
+            cluster, runtime, supervisor, config, notifier=notifier, counters=ConsumerCounters()
+        )
+        self._nodes: dict[NodeId, ShareNode] = {}
+        self._turn = 0
+        self._open_polls = 0
+
+    # --- partitions ---
+
+    def replace_assignment(self, partitions: Partitions) -> None:
+        """Read exactly these partitions from now on."""
+        self.assignment = partitions
+        self.route()
+
+    def route(self) -> None:
+        """Give each partition to the session with its leader."""
+        by_node: dict[NodeId, set[OwnedPartition]] = {}
+        for partition in self.assignment:
+            leader = self._cluster.metadata.leader(
+                TopicPartition(partition.topic, partition.partition)
+            )
+            if leader is not None:
+                by_node.setdefault(leader.node, set()).add(partition)
+        for node_id in by_node:
+            if node_id not in self._nodes and self._supervisor.is_running:
+                node = self._nodes[node_id] = ShareNode(
+                    node_id,
+                    self._cluster,
+                    self._runtime,
+                    self._supervisor,
+                    config=self._config,
+                    member_id=self.member_id,
+                    sender=self._sender,
+                    owner=self,
+                )
+                self._supervisor.spawn(node.run, name=f"share-session-{node_id}")
+        for node_id, node in self._nodes.items():
+            node.set_partitions(frozenset(by_node.get(node_id, ())))
+        self.update_demand()
+
+    async def close(self, deadline: float) -> None:
+        """Send all acknowledgements, and release all other records."""
+        for node in self._nodes.values():
+            node.close()
+        for node in self._nodes.values():
+            await node.wait_closed(deadline)
+
+    # --- records ---
+
+    def poll_started(self) -> None:
+        """Note that the application calls for records."""
+        self._open_polls += 1
+
+    def poll_finished(self) -> None:
+        """Note that a call for records returns."""
+        self._open_polls -= 1
+        self.update_demand()
+
+    def update_demand(self) -> None:
+        """Have the sessions fetch as many records as the application needs."""
+        if self._config.share_acquire_mode == "record_limit":
+            # One broker at a time, so that no more than the wanted records are acquired.
+            wanted = bool(self._open_polls) and not self._delivery.buffered_count
+            nodes = [node for node in self._nodes.values() if node.has_partitions]
+            chosen = nodes[self._turn % len(nodes)] if nodes and wanted else None
+            for node in self._nodes.values():
+                node.set_demand(wants_records=node is chosen)
+            return
+        # Without a call, records are acquired ahead only while others are buffered: an application
+        # that does not call would let their locks expire, and each delivery counts.
+        buffered = self._delivery.buffered_count
+        wants = 0 < buffered < self.prefetch_below or (self._open_polls > 0 and not buffered)
+        for node in self._nodes.values():
+            node.set_demand(wants_records=wants)
+
+    def on_records(
+        self,
+        node: ShareNode,
+        partition: OwnedPartition,
+        decoded: DecodedRecords,
+        lock: AcquisitionLock,
+    ) -> None:
+        """Buffer records that were acquired."""
+        held = HeldRecords(node, partition, lock)
+        for records, delivery_count in decoded.records:
+            self._delivery.add(held, delivery_count, records)
+        if decoded.error is not None:
+            self._notifier.raise_in_next_call(decoded.error)
+        self._notifier.notify_all()
+
+    def on_fetched(self, node: ShareNode) -> None:
+        """Fetch from the next broker, or not, after a fetch has ended."""
+        self._turn += 1
+        self.update_demand()
+
+    def on_partition_error(self, partition: OwnedPartition, error: KafkaError) -> None:
+        """Refresh the metadata after an error; raise one that does not pass in the next call."""
+        self._cluster.request_update()
+        if not error.retriable:
+            self._notifier.raise_in_next_call(error)
+
+    def on_acknowledged(
+        self,
+        partition: OwnedPartition,
+        acknowledgements: PartitionAcknowledgements,
+        error: AcknowledgementFailed | None,
+    ) -> None:
+        """Pass a result to the application's callback, whose exceptions are logged."""
+        offsets = [offset for offset, kind in acknowledgements.types.items() if kind != GAP]
+        offsets += acknowledgements.expired
+        if self.on_acknowledgement is None or not offsets:
+            return
+        tp = TopicPartition(partition.topic, partition.partition)
+        try:
+            self.on_acknowledgement(tp, sorted(offsets), error)
+        except Exception:
+            logger.exception(
+                "%s: the acknowledgement callback failed",
+                self._supervisor.name,
+                extra=log_fields(self._supervisor.fields),
+            )
+
+    # --- acknowledgements ---
+
+    def unconfirmed(self) -> dict[OwnedPartition, list[PartitionAcknowledgements]]:
+        """Return the acknowledgements without a result, by partition."""
+        result: dict[OwnedPartition, list[PartitionAcknowledgements]] = {}
+        for node in self._nodes.values():
+            for partition, waiting in node.unconfirmed().items():
+                result.setdefault(partition, []).extend(waiting)
+        return result
+
+    def flush(self) -> None:
+        """Send all acknowledgements as soon as possible."""
+        for node in self._nodes.values():
+            node.flush()
+
+    def holder_of(self, tp: TopicPartition, offset: int) -> tuple[ShareNode, OwnedPartition] | None:
+        """Return the session that holds a record, and its partition; None if there is none."""
+        for node in self._nodes.values():
+            partition = node.find_held(tp, offset)
+            if partition is not None:
+                return node, partition
+        return None
