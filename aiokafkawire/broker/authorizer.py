@@ -71,6 +71,10 @@ class Authorizer:
         """Return the ACLs that a filter selects, sorted."""
         return sorted(binding for binding in self if acl_filter.matches(binding))
 
+    def __contains__(self, binding: AclBinding) -> bool:
+        patterns = self._patterns(binding).get(binding.resource_type, {})
+        return binding in patterns.get(binding.name, ())
+
     def __len__(self) -> int:
         return sum(1 for _ in self)
 

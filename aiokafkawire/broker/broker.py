@@ -295,6 +295,8 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
         state.credentials.tokens = cluster.metadata.tokens
         for user, mechanism, credential in cluster.metadata.scram:
             state.credentials.change_scram(user, mechanism, credential)
+        if self._authorizer is not None:
+            cluster.metadata.acls.apply(self._authorizer)
         return state
 
     def _make_share_groups(

@@ -1,10 +1,11 @@
-"""Metadata of the cluster beside topics: quotas, features, the quorum, registrations, tokens."""
+"""Metadata of the cluster beside topics, such as quotas, features, the quorum, ACLs, tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aiokafkawire.broker.acl_changes import AclChanges
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.authentication.delegation_tokens import DelegationTokens
 from aiokafkawire.broker.authentication.scram_changes import ScramChanges
@@ -35,6 +36,7 @@ class ClusterMetadata:
         self.features = FeatureLevels()
         self.quorum = ControllerQuorum(node_ids)
         self.scram = ScramChanges()
+        self.acls = AclChanges()
         self.unregistered: set[int] = set()
         self._unregistered_controllers: set[int] = set()
         self.offset = 0
@@ -86,6 +88,7 @@ class ClusterMetadata:
             "voters": self.quorum.voters,
             "delegation_tokens": self.tokens.to_json(),
             "scram_credentials": self.scram.to_json(),
+            "acls": self.acls.to_json(),
         }
 
     def load(self, stored: Mapping[str, Any]) -> None:
@@ -95,3 +98,4 @@ class ClusterMetadata:
         self.quorum.load(stored.get("voters", ()))
         self.tokens.load(stored.get("delegation_tokens", ()))
         self.scram.load(stored.get("scram_credentials", ()))
+        self.acls.load(stored.get("acls", ()))

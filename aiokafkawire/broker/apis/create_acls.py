@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from aiokafkawire.broker.acl_changes import AclChanges
 from aiokafkawire.broker.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -10,7 +13,7 @@ from aiokafkawire.broker.acls import (
     PatternType,
     ResourceType,
 )
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.apis.acl_requests import parse_code, require_authorizer
 from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.request_context import RequestContext
@@ -36,7 +39,16 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
         return _response([error] * len(bindings))
     if any(_is_for_filters_only(binding) for binding in bindings):
         return error_response(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return _response([_create(authorizer, binding) for binding in bindings])
+    before = set(authorizer)
+    acls = context.cluster.metadata.acls
+    errors = [_create(acls, authorizer, binding) for binding in bindings]
+    try:
+        context.cluster.save()
+    except StorageError as error:
+        for binding in sorted(set(authorizer) - before):
+            acls.delete(authorizer, binding)
+        return _response([error] * len(bindings))
+    return _response(errors)
 
 
 def error_response(request: CreateAclsRequest, version: int, code: int) -> CreateAclsResponse:
@@ -46,7 +58,7 @@ def error_response(request: CreateAclsRequest, version: int, code: int) -> Creat
     )
 
 
-def _response(errors: list[ApiError | None] | list[ApiError]) -> CreateAclsResponse:
+def _response(errors: Sequence[ApiError | None]) -> CreateAclsResponse:
     return CreateAclsResponse(
         throttle_time_ms=0,
         results=[
@@ -70,14 +82,14 @@ def _parse(creation: AclCreation) -> AclBinding:
     )
 
 
-def _create(authorizer: Authorizer, binding: AclBinding) -> ApiError | None:
+def _create(acls: AclChanges, authorizer: Authorizer, binding: AclBinding) -> ApiError | None:
     """Add an ACL; return the error if it is not valid."""
     reason = _find_fault(binding)
     if reason:
         return ApiError(ErrorCode.INVALID_REQUEST, reason)
     if len(authorizer) >= MAX_ACLS:
         return ApiError(ErrorCode.POLICY_VIOLATION, f"the broker keeps at most {MAX_ACLS} ACLs")
-    authorizer.add(binding)
+    acls.create(authorizer, binding)
     return None
 
 

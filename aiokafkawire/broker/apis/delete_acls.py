@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclBinding, AclOperation
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.apis.acl_requests import parse_filter, require_authorizer
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -25,9 +25,16 @@ async def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteA
         return _error_response(request, error.code, error.message)
     # Each filter selects from the ACLs before the request, so several can return the same one.
     selected = [authorizer.matching(each) for each in filters]
-    for acls in selected:
-        for acl in acls:
-            authorizer.remove(acl)
+    changes = context.cluster.metadata.acls
+    deleted = dict.fromkeys(acl for acls in selected for acl in acls)
+    for acl in deleted:
+        changes.delete(authorizer, acl)
+    try:
+        context.cluster.save()
+    except StorageError as error:
+        for acl in deleted:
+            changes.create(authorizer, acl)
+        return _error_response(request, error.code, error.message)
     return DeleteAclsResponse(
         throttle_time_ms=0,
         filter_results=[
