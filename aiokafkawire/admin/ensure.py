@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from aiokafkawire.admin.arguments import as_list, new_topics
@@ -92,7 +92,8 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
         A topic that exists gets more partitions if it has fewer than `num_partitions`, and the
         values of `configs`. All else stays: partitions beyond `num_partitions`, other configs, and
         replicas. Several services may call it at the same time. Returns when all brokers know the
-        topics.
+        topics. For topics that are up to date, the principal needs the permission Describe alone,
+        and DescribeConfigs for those with `configs`.
 
         ::
 
@@ -109,19 +110,16 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
 
         Raises:
             PartialFailure: Some topics could not be created or changed.
-            UnsupportedVersion: Brokers before 0.10.1 cannot create topics.
+            UnsupportedVersion: A topic does not exist, and brokers before 0.10.1 cannot create it.
             KafkaError: The brokers could not be reached.
         """
         wanted = {topic.name: topic for topic in new_topics(topics)}
         requester = self._requester(timeout_ms)
-        created = await self.create_topics(
-            wanted.values(),
-            validate_only=validate_only,
-            timeout_ms=requester.left_ms,
-            return_errors=True,
-        )
-        results = {name: _created(name, result) for name, result in created.items()}
-        existing = {
+        existing = await _existing_topics(requester, wanted)
+        missing = [topic for name, topic in wanted.items() if name not in existing]
+        results = await self._create(requester, missing, validate_only=validate_only)
+        # Another client may have created some meanwhile.
+        existing |= {
             name: wanted[name]
             for name, result in results.items()
             if getattr(result, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -135,6 +133,27 @@ class EnsureOperations(TopicOperations, PartitionOperations, ConfigOperations):
                 await self.wait_for_topics(ready, timeout_ms=requester.left_ms)
         in_order = {name: results[name] for name in wanted}
         return finish_items(in_order, "topics", return_errors=return_errors)
+
+    async def _create(
+        self, requester: Requester, topics: Sequence[NewTopic], *, validate_only: bool
+    ) -> dict[str, EnsuredTopic | KafkaError]:
+        if not topics:
+            return {}
+        created = await self.create_topics(
+            topics, validate_only=validate_only, timeout_ms=requester.left_ms, return_errors=True
+        )
+        return {name: _created(name, result) for name, result in created.items()}
+
+
+async def _existing_topics(
+    requester: Requester, topics: Mapping[str, NewTopic]
+) -> dict[str, NewTopic]:
+    """Return the topics that a broker knows; it may not know those created a moment ago."""
+    if not topics:
+        return {}
+    response = await requester.request(metadata_request([*topics], allow_creation=False))
+    known = EMPTY_SNAPSHOT.with_response(response, [*topics]).snapshot.topics
+    return {name: topic for name, topic in topics.items() if name in known}
 
 
 def _created(name: str, result: CreatedTopic | KafkaError) -> EnsuredTopic | KafkaError:

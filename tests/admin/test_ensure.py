@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.admin import EnsuredTopic, NewTopic
+from aiokafkawire.admin import Admin, EnsuredTopic, NewTopic
+from aiokafkawire.broker import Acl, Broker
 from aiokafkawire.errors import BrokerError, PartialFailure
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.create_partitions import (
@@ -56,10 +57,39 @@ def extended(code: int, then: Any = None) -> Any:
     return answer
 
 
+async def test_topics_that_are_there_need_only_permissions_to_describe() -> None:
+    acls = [
+        Acl("User:*", "Describe", topic="orders"),
+        Acl("User:*", "DescribeConfigs", topic="orders"),
+    ]
+    async with Broker(acls=acls) as broker:
+        await broker.create_topic("orders", partitions=2, configs={"segment.ms": "60000"})
+        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            wanted = NewTopic("orders", 2, configs={"segment.ms": "60000"})
+            unchanged = {"orders": EnsuredTopic("orders", is_created=False)}
+            assert await admin.ensure_topics([wanted]) == unchanged
+            broker.remove_acls(acls[1])
+            assert await admin.ensure_topics(["orders"]) == unchanged
+            with pytest.raises(PartialFailure, match="lacks Create on the topic"):
+                await admin.ensure_topics(["other"])
+
+
+async def test_a_topic_that_another_client_creates_first() -> None:
+    cluster = Cluster()
+    cluster.has()
+
+    def created_meanwhile(request: Any) -> CreateTopicsResponse:
+        cluster.has(a=2)
+        return created(E.TOPIC_ALREADY_EXISTS)(request)
+
+    cluster.answer(ApiKey.CREATE_TOPICS, created_meanwhile)
+    ensured = await ScriptedAdmin(cluster).ensure_topics([NewTopic("a", 2)])
+    assert ensured == {"a": EnsuredTopic("a", is_created=False)}
+
+
 async def test_partitions_that_another_client_adds_first() -> None:
     cluster = Cluster()
     cluster.has(a=1)
-    cluster.answer(ApiKey.CREATE_TOPICS, created(E.TOPIC_ALREADY_EXISTS))
     cluster.answer(
         ApiKey.CREATE_PARTITIONS, extended(E.INVALID_PARTITIONS, then=lambda: cluster.has(a=3))
     )
@@ -71,7 +101,6 @@ async def test_partitions_that_another_client_adds_first() -> None:
 async def test_partitions_that_cannot_be_added() -> None:
     cluster = Cluster()
     cluster.has(a=1, b=3)
-    cluster.answer(ApiKey.CREATE_TOPICS, created(E.TOPIC_ALREADY_EXISTS))
     cluster.answer(ApiKey.CREATE_PARTITIONS, extended(E.INVALID_PARTITIONS))
     with pytest.raises(PartialFailure) as caught:
         await ScriptedAdmin(cluster).ensure_topics([NewTopic("a", 3), NewTopic("b", 2)])
@@ -92,10 +121,14 @@ async def test_topics_that_cannot_be_created() -> None:
 async def test_a_plan_changes_nothing() -> None:
     cluster = Cluster()
     cluster.has(a=1)
-    cluster.answer(ApiKey.CREATE_TOPICS, created(E.TOPIC_ALREADY_EXISTS))
     cluster.answer(ApiKey.CREATE_PARTITIONS, extended(0))
-    planned = await ScriptedAdmin(cluster).ensure_topics([NewTopic("a", 4)], validate_only=True)
-    assert planned == {"a": EnsuredTopic("a", is_created=False, added_partitions=3)}
+    wanted = [NewTopic("a", 4), NewTopic("b", 4)]
+    cluster.answer(ApiKey.CREATE_TOPICS, created(0))
+    planned = await ScriptedAdmin(cluster).ensure_topics(wanted, validate_only=True)
+    assert planned == {
+        "a": EnsuredTopic("a", is_created=False, added_partitions=3),
+        "b": EnsuredTopic("b", is_created=True),
+    }
     for api in (ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS):
         assert [sent.message.validate_only for sent in cluster.requests(api)] == [True]
 
