@@ -27,7 +27,7 @@ from aiokafkawire.cli.partition_arguments import (
     parse_partitions,
 )
 from aiokafkawire.cli.tables import pluralize
-from aiokafkawire.errors import InvalidOption, KafkaError, PartialFailure
+from aiokafkawire.errors import InvalidOption, PartialFailure
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -324,8 +324,15 @@ def delete_command(
         wanted = await expand_partitions(client, given)
         found = await client.list_consumer_group_offsets({group: wanted})
         committed = {tp: each.offset for tp, each in found[group].items() if each is not None}
-        errors: list[KafkaError] = []
-        if not change.dry_run:
+        errors: list[Exception] = []
+        if change.dry_run:
+            topics = await _topics_in_use(client, group, wanted)
+            errors = [
+                CommandFailed(f"group {group!r} has members that read topic {each!r}: stop them")
+                for each in topics
+            ]
+            committed = {tp: each for tp, each in committed.items() if tp.topic not in topics}
+        else:
             results = await client.delete_consumer_group_offsets(group, wanted, return_errors=True)
             deleted, failed = split_errors(results)
             committed = {tp: offset for tp, offset in committed.items() if tp in deleted}
@@ -335,6 +342,13 @@ def delete_command(
         return errors
 
     return admin.execute(delete, has_output=change.has_output)
+
+
+async def _topics_in_use(client: Admin, group: str, wanted: Sequence[TopicPartition]) -> list[str]:
+    """Return the topics that members read, whose offsets cannot be deleted."""
+    described, _ = split_errors(await client.describe_consumer_groups([group], return_errors=True))
+    read = {tp.topic for each in described.values() for m in each.members for tp in m.assignment}
+    return sorted(read & {tp.topic for tp in wanted})
 
 
 # --- arguments -------------------------------------------------------------------------------

@@ -140,6 +140,23 @@ async def test_a_member_that_does_not_come_back_is_removed() -> None:
         assert (await describe_groups(admin, ["billing"]))[0][0].members == ()
 
 
+@pytest.mark.slow
+async def test_a_dry_run_reports_the_members_that_would_prevent_a_deletion() -> None:
+    async with shop() as (broker, admin), reader(broker) as consumer:
+        await consumer.getone()
+        await consumer.commit({FIRST: 1})
+        for words, reason in [
+            (("offsets", "delete", "billing", "orders", "--dry-run"), b"that read topic 'orders'"),
+            (("offsets", "delete", "billing", "orders", "--yes"), b"GROUP_SUBSCRIBED_TO_TOPIC"),
+            (("groups", "delete", "billing", "--dry-run"), b"has 1 member"),
+        ]:
+            given = (*words, "-b", broker.bootstrap_servers)
+            done = await anyio.to_thread.run_sync(partial(aiokafkawire, *given))
+            assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+            assert reason in done.stderr
+        assert (await admin.list_consumer_group_offsets(["billing"]))["billing"].keys() == {FIRST}
+
+
 async def test_a_group_that_does_not_exist_is_an_error_and_others_are_described() -> None:
     async with shop() as (_, admin):
         await admin.alter_consumer_group_offsets("b", {SECOND: 0})
