@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import select
 import threading
 from collections import deque
 from functools import partial
@@ -107,7 +108,7 @@ class OutputStream:
                 try:
                     view = memoryview(data)
                     while view:
-                        view = view[os.write(self._descriptor, view) :]
+                        view = view[self._write_some(view) :]
                 except OSError as error:
                     self._notify(partial(written.set_exception, error))
                 else:
@@ -115,6 +116,14 @@ class OutputStream:
         except RuntimeError:
             # `_notify` failed because the event loop has ended: no task waits for the write.
             return
+
+    def _write_some(self, data: memoryview) -> int:
+        """Write some bytes; another process may have made a shared terminal non-blocking."""
+        while True:
+            try:
+                return os.write(self._descriptor, data)
+            except BlockingIOError:
+                select.select([], [self._descriptor], [])
 
 
 class RecordSplitter:

@@ -148,3 +148,21 @@ def test_an_input_without_its_delimiter_is_not_collected_for_ever(
     splitter.feed(b"12345")
     with pytest.raises(CommandFailed, match="set it with -D"):
         splitter.feed(b"678901")
+
+
+async def test_a_terminal_that_another_process_made_nonblocking_takes_all(
+    pipe: tuple[int, int],
+) -> None:
+    source, sink = pipe
+    os.set_blocking(sink, False)
+    data = bytes(300_000)
+    received = bytearray()
+
+    def drain() -> None:
+        while len(received) < len(data):
+            received.extend(os.read(source, 65_536))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(OutputStream(sink).write, data)
+        group.start_soon(anyio.to_thread.run_sync, drain)
+    assert received == data

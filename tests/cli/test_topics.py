@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,7 +16,16 @@ from aiokafkawire.cli.topics import topic_text
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
-from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
+from .shell import (
+    LIMIT_S,
+    SECOND,
+    aiokafkawire,
+    command,
+    end,
+    interrupt,
+    running,
+    serving,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +40,34 @@ def test_topics_are_made_listed_and_deleted(cli: Cli, servers: str):
     ]
     assert cli("topics", "delete", "-y", "-b", servers, "made-a", "made-b") == (0, b"", "")
     assert b"made" not in cli("topics", "list", "-b", servers)[1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals are those of POSIX")
+def test_a_terminal_shows_the_list_each_time():
+    """Several commands at a time keep the machine busy."""
+    with serving("-t", "orders:1") as (servers, _):
+
+        def shown(_: int) -> tuple[int, bytes]:
+            reader, terminal = os.openpty()
+            try:
+                process = subprocess.Popen(
+                    command("topics", "list", "-b", servers),
+                    stdin=terminal,
+                    stdout=terminal,
+                    stderr=terminal,
+                )
+                os.close(terminal)
+                text = bytearray()
+                # Reading fails with EIO when the command has closed its side.
+                with contextlib.suppress(OSError):
+                    while data := os.read(reader, 4096):
+                        text += data
+                return process.wait(LIMIT_S), bytes(text)
+            finally:
+                os.close(reader)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert Counter(pool.map(shown, range(50))) == {(0, b"orders\r\n"): 50}
 
 
 def test_a_topic_is_described(cli: Cli, servers: str):
