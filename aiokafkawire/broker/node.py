@@ -33,6 +33,8 @@ logger = logging.getLogger("aiokafkawire.broker")
 ACCEPT_RETRY_S = 0.1
 """Pause after accept failed for lack of resources such as file descriptors."""
 
+MAX_THROTTLED_CONNECTIONS = 100
+"""Connections beyond the quota that are open at once; further ones are closed without delay."""
 
 PLAINTEXT_LISTENER = BrokerListener("PLAINTEXT")
 
@@ -94,6 +96,7 @@ class Node:
         self._tasks: dict[TaskHandle, None] = {}
         self._open: dict[ServedConnection, None] = {}
         self._opened = AutoResetEvent()
+        self._throttled = 0
         self._connections = 0
         self._listeners: Mapping[str, Listener] = {}
         self._current_pause = _Pause()
@@ -216,6 +219,12 @@ class Node:
                     )
                     await transport.aclose()
                     continue
+                host, now = transport.peer.rpartition(":")[0], self._runtime.clock.now()
+                quotas = self.state.quota_manager(self.node_id)
+                if throttle_s := quotas.record_connection(host.strip("[]"), now):
+                    self._throttled += 1
+                    self.spawn(self._close_throttled, "throttled", transport, now + throttle_s)
+                    continue
                 self._connect(transport, listener)
         finally:
             with anyio.CancelScope(shield=True):
@@ -224,6 +233,17 @@ class Node:
     async def _pause_accepting(self) -> None:
         clock = self._runtime.clock
         await clock.sleep_until(clock.now() + ACCEPT_RETRY_S)
+
+    async def _close_throttled(self, transport: Transport, until: float) -> None:
+        """Close a connection beyond `connection_creation_rate`, which is never read (KIP-612)."""
+        try:
+            if self._throttled <= MAX_THROTTLED_CONNECTIONS:
+                await self._runtime.clock.sleep_until(until)
+        finally:
+            self._throttled -= 1
+            transport.abort()
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
 
     def _connect(self, transport: Transport, listener: BrokerListener) -> None:
         self._connections += 1

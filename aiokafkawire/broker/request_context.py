@@ -19,6 +19,7 @@ from aiokafkawire.broker.features import TRANSACTION_VERSION
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.quotas.controller_mutations import MutationQuota
 from aiokafkawire.broker.quotas.manager import ClientQuotaManager
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
@@ -103,6 +104,12 @@ class BrokerState(Session):
         self.client_log = ClientLog(self.clock.now)
         self.telemetry = ClientTelemetry(self.cluster.dynamic_configs, self.rng)
 
+    def quota_manager(self, node_id: int) -> ClientQuotaManager:
+        """Return the rates of a node's clients, or of the controller's with `CONTROLLER`."""
+        if node_id not in self.quota_managers:
+            self.quota_managers[node_id] = ClientQuotaManager(self.cluster.metadata.quotas)
+        return self.quota_managers[node_id]
+
     @property
     def oldest_release(self) -> Release:
         """The oldest release among the nodes, which limits the finalized features."""
@@ -128,6 +135,7 @@ class RequestContext:
     version: int
     client_id: str
     connection: ClientConnection
+    mutation_quota: MutationQuota | None = None
 
     @property
     def principal(self) -> str:
@@ -154,10 +162,7 @@ class RequestContext:
     @property
     def quota_manager(self) -> ClientQuotaManager:
         """Rates of the node's clients."""
-        managers = self.state.quota_managers
-        if self.node_id not in managers:
-            managers[self.node_id] = ClientQuotaManager(self.cluster.metadata.quotas)
-        return managers[self.node_id]
+        return self.state.quota_manager(self.node_id)
 
     @property
     def addresses(self) -> Mapping[int, Address]:

@@ -6,11 +6,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import anyio
 import pytest
 
-from aiokafkawire import Consumer, Producer
+from aiokafkawire import Admin, Consumer, Producer
+from aiokafkawire.admin import NewTopic
 from aiokafkawire.broker import Acl, Broker
 from aiokafkawire.broker.quotas import ClientQuotaManager, ClientQuotas, QuotaChange
 from aiokafkawire.broker.quotas.enforcement import _Timed
@@ -22,6 +24,12 @@ from aiokafkawire.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
 )
+from aiokafkawire.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokafkawire.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -366,6 +374,98 @@ async def test_clients_of_this_package_obey(broker: Broker) -> None:
         with anyio.fail_after(30):
             for _ in range(22):
                 await consumer.getone()
+
+
+# --- partitions and connections ------------------------------------------------------------------
+
+
+def creation(name: str, partitions: int, *, validate_only: bool = False) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=1_000, validate_only=validate_only)
+
+
+async def test_partitions_beyond_the_quota_are_refused(broker: Broker) -> None:
+    """A burst of the window is allowed, and a debt of the last request."""
+    await alter(broker, ([("user", None)], [("controller_mutation_rate", 1)]))
+    async with connected(broker) as client:
+        response = await client.call(creation("a", 11 + 2), 7)
+        assert (response.topics[0].error_code, response.throttle_time_ms) == (E.NONE, 0)
+        response = await client.call(creation("b", 1), 7)
+        (refused,) = response.topics
+        assert refused.error_code == E.THROTTLING_QUOTA_EXCEEDED
+        assert refused.error_message is None
+        assert 1_000 < response.throttle_time_ms <= 2_000
+        began = time.monotonic()
+        deleted = DeleteTopicState(name="a", topic_id=UUID(int=0))
+        deletion = DeleteTopicsRequest(topics=[deleted], timeout_ms=1_000)
+        response = await client.call(deletion, 6)
+        assert time.monotonic() - began > 0.8
+        assert response.responses[0].error_code == E.NONE
+        extension = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="t", count=2, assignments=None)],
+            timeout_ms=1_000,
+            validate_only=False,
+        )
+        response = await client.call(extension, 3)
+        assert response.results[0].error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert list(broker.topics) == ["t"]
+
+
+async def test_an_invalid_topic_does_not_count(broker: Broker) -> None:
+    await alter(broker, ([("client-id", "raw")], [("controller_mutation_rate", 1)]))
+    async with connected(broker) as client:
+        response = await client.call(creation("t", 50), 7)
+        assert response.topics[0].error_code == E.TOPIC_ALREADY_EXISTS
+        assert (await client.call(creation("a", 1), 7)).topics[0].error_code == E.NONE
+
+
+async def test_before_create_topics_v6_the_client_is_only_throttled(broker: Broker) -> None:
+    await alter(broker, ([("user", None)], [("controller_mutation_rate", 20)]))
+    async with connected(broker) as client:
+        response = await client.call(creation("a", 230), 5)
+        assert response.topics[0].error_code == E.NONE
+        assert 300 <= response.throttle_time_ms <= 500
+
+
+async def test_admin_creates_all_topics_in_the_end(broker: Broker) -> None:
+    await alter(broker, ([("user", None)], [("controller_mutation_rate", 20)]))
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for name in ("a", "b"):
+            await admin.create_topics([NewTopic(name, 225)])
+    refused = [each for each in broker.requests.of(ApiKey.CREATE_TOPICS) if each.response]
+    assert len(refused) > 2
+    assert {"a", "b"} < set(broker.topics)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", None])
+async def test_connections_beyond_the_quota_are_closed(broker: Broker, name: str | None) -> None:
+    await alter(broker, ([("ip", name)], [("connection_creation_rate", 1)]))
+    address = broker.nodes[1]
+
+    async def connect() -> bool:
+        """Return True if the node closes the connection."""
+        stream = await anyio.connect_tcp(address.host, address.port)
+        async with stream:
+            with anyio.move_on_after(1.5):
+                try:
+                    await stream.receive()
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return True
+        return False
+
+    closed: list[bool] = []
+
+    async def try_one() -> None:
+        closed.append(await connect())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(15):
+            group.start_soon(try_one)
+    # 10 in the window of 10 s are 1 per second.
+    assert closed.count(True) >= 5
+    assert closed.count(False) >= 8
 
 
 # --- rates ---------------------------------------------------------------------------------------

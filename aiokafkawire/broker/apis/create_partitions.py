@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
@@ -64,12 +65,12 @@ def _create_one(
     )
     try:
         context.authorize(AclOperation.ALTER, ResourceType.TOPIC, requested.name)
-        context.cluster.add_partitions(
-            context.cluster.topic(requested.name),
-            requested.count,
-            assignments=assignments,
-            validate_only=validate_only,
-        )
+        topic = context.cluster.topic(requested.name)
+        add = partial(context.cluster.add_partitions, topic, requested.count)
+        if context.mutation_quota is not None:
+            add(assignments=assignments, validate_only=True)
+            context.mutation_quota.record(requested.count - len(topic.partitions))
+        add(assignments=assignments, validate_only=validate_only)
     except ApiError as error:
         return CreatePartitionsTopicResult(
             name=requested.name, error_code=error.code, error_message=error.message

@@ -61,6 +61,9 @@ def _create_one(
 ) -> CreatableTopicResult:
     try:
         context.authorize_topic_creation(requested.name, "Authorization failed.")
+        if context.mutation_quota is not None:
+            planned = _create(context, requested, validate_only=True)
+            context.mutation_quota.record(len(planned.partitions))
         topic = _create(context, requested, validate_only=validate_only)
     except ApiError as error:
         code = error.code

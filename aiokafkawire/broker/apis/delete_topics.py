@@ -78,6 +78,8 @@ def _delete_one(context: RequestContext, requested: DeleteTopicState) -> Deletab
             context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name, FORBIDDEN)
             topic = cluster.topic(requested.name)
         context.authorize(AclOperation.DELETE, ResourceType.TOPIC, topic.name, FORBIDDEN)
+        if context.mutation_quota is not None:
+            context.mutation_quota.record(len(topic.partitions))
         cluster.delete_topic(topic)
     except ApiError as error:
         return DeletableTopicResult(

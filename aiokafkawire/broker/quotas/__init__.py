@@ -5,6 +5,7 @@
 | `entities` | the quotas, and their changes by AlterClientQuotas |
 | `rates` | rates over Kafka's quota window |
 | `manager` | one node's rates by client, and throttle times |
+| `controller_mutations` | the quota of partitions that clients create and delete |
 | `enforcement` | throttling of requests and connections |
 """
 

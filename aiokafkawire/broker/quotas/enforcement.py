@@ -7,9 +7,11 @@ response has no records.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
+from aiokafkawire.broker.quotas.controller_mutations import STRICT_SINCE, MutationQuota
 from aiokafkawire.broker.quotas.entities import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
@@ -28,6 +30,11 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
 
 PERCENT = 100
+
+CONTROLLER = -1
+"""Stands for the controller, whichever node it is, in `BrokerState.quota_manager`."""
+
+FIRST_WITH_MUTATION_QUOTA = "2.7"
 
 EXEMPT = frozenset(
     {
@@ -83,11 +90,20 @@ async def handle_within_quotas(
     manager = context.quota_manager
     if not manager.quotas or context.is_from_broker or api_key in EXEMPT:
         return await handle(context, request), 0.0
-    timed = _Timed(handle(context, request), context.state.clock.now)
+    clock, user, client = context.state.clock, context.user, context.client_id
+    mutations: MutationQuota | None = None
+    if api_key in STRICT_SINCE and context.release.since(FIRST_WITH_MUTATION_QUOTA):
+        is_strict = context.version >= STRICT_SINCE[api_key]
+        controller = context.state.quota_manager(CONTROLLER)
+        mutations = controller.mutation_quota(user, client, clock.now, is_strict=is_strict)
+        context = dataclasses.replace(context, mutation_quota=mutations)
+    timed = _Timed(handle(context, request), clock.now)
     response = await timed
-    now, user, client = context.state.clock.now(), context.user, context.client_id
+    now = clock.now()
     percent = timed.used_s * PERCENT
     throttle_s = manager.record(REQUEST_PERCENTAGE, user, client, percent, now)
+    if mutations is not None:
+        throttle_s = max(throttle_s, mutations.throttle_s)
     if api_key is ApiKey.PRODUCE:
         throttle_s = max(
             throttle_s, manager.record(PRODUCER_BYTE_RATE, user, client, size_bytes, now)

@@ -13,8 +13,11 @@ from aiokafkawire.wire import ErrorCode
 
 __all__ = (
     "CLIENT_ID",
+    "CONNECTION_CREATION_RATE",
     "CONSUMER_BYTE_RATE",
+    "CONTROLLER_MUTATION_RATE",
     "IP",
+    "LOCALHOST",
     "PRODUCER_BYTE_RATE",
     "REQUEST_PERCENTAGE",
     "USER",
@@ -31,14 +34,16 @@ ENTITY_TYPES = (CLIENT_ID, USER, IP)
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
 REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 CLIENT_KEYS = {
     PRODUCER_BYTE_RATE: int,
     CONSUMER_BYTE_RATE: int,
     REQUEST_PERCENTAGE: float,
-    "controller_mutation_rate": float,
+    CONTROLLER_MUTATION_RATE: float,
 }
-IP_KEYS = {"connection_creation_rate": int}
+IP_KEYS = {CONNECTION_CREATION_RATE: int}
 
 FRACTION = 1e-6
 """A whole number may differ from one by this, as clients send floating-point numbers."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from aiokafkawire.broker.quotas.controller_mutations import MutationQuota, TokenBucket
 from aiokafkawire.broker.quotas.entities import (
     CLIENT_ID,
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    LOCALHOST,
     REQUEST_PERCENTAGE,
     USER,
     ClientQuotas,
@@ -23,6 +28,11 @@ MAX_SENSORS = 10_000
 MAX_REQUEST_THROTTLE_S = WINDOW_S
 """Longest throttle time of `request_percentage`, as in Kafka."""
 
+MAX_CONNECTION_THROTTLE_S = WINDOW_S
+"""Longest time until a connection beyond `connection_creation_rate` is closed, as in Kafka."""
+
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
+
 Sensor = tuple[str, str | None, str | None]
 """Quota, user and client id that share a rate; None where the quota does not distinguish."""
 
@@ -33,6 +43,7 @@ class ClientQuotaManager:
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
         self._rates: dict[Sensor, SampledRate] = {}
+        self._buckets: dict[Sensor, TokenBucket] = {}
 
     def record(self, key: str, user: str, client_id: str, value: float, now: float) -> float:
         """Record a use of a quota; return the throttle time in seconds, 0 within the quota."""
@@ -58,6 +69,43 @@ class ClientQuotaManager:
         """Return the largest response that the quota permits at all, None without a quota."""
         found = self._find(CONSUMER_BYTE_RATE, user, client_id)
         return None if found is None else int(found[0] * (SAMPLES - 1) * WINDOW_S)
+
+    def mutation_quota(
+        self, user: str, client_id: str, now: Callable[[], float], *, is_strict: bool
+    ) -> MutationQuota | None:
+        """Return the quota of a request that creates or deletes partitions, None without one."""
+        found = self._find(CONTROLLER_MUTATION_RATE, user, client_id)
+        if found is None:
+            return None
+        limit, sensor = found
+        bucket = self._buckets.get(sensor)
+        if bucket is None:
+            if len(self._buckets) >= MAX_SENSORS:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = self._buckets[sensor] = TokenBucket()
+        return MutationQuota(limit, bucket, now, is_strict=is_strict)
+
+    def record_connection(self, host: str, now: float) -> float:
+        """Record a connection of an address; return the throttle time in seconds.
+
+        A connection that exceeds the quota does not count.
+        """
+        limit = self._connection_limit(host) if self.quotas else None
+        if limit is None:
+            return 0.0
+        rate = self._sensor((CONNECTION_CREATION_RATE, host, None), now)
+        rate.record(1, now)
+        excess = rate.rate(now) - limit
+        if excess <= 0:
+            return 0.0
+        throttle_s = excess / limit * rate.window_s(now)
+        rate.record(-1, now)
+        return min(throttle_s, MAX_CONNECTION_THROTTLE_S)
+
+    def _connection_limit(self, host: str) -> float | None:
+        names = (host, LOCALHOST, None) if host in LOOPBACK else (host, None)
+        limits = (self.quotas.value(make_entity({IP: n}), CONNECTION_CREATION_RATE) for n in names)
+        return next((limit for limit in limits if limit is not None), None)
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[float, Sensor] | None:
         """Return the quota that applies, and the clients that share it."""
