@@ -400,6 +400,7 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
             state.replication.abort()
         for node in nodes:
             await node.wait_stopped()
+        state.loggers.restore()
         state.cluster.save_if_possible()
 
     def _leader_replica(self, state: BrokerState, partition: Partition) -> Partition | None:

@@ -18,6 +18,7 @@ from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.features import TRANSACTION_VERSION
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
+from aiokafkawire.broker.loggers import BrokerLoggers
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.quotas.controller_mutations import MutationQuota
 from aiokafkawire.broker.quotas.manager import ClientQuotaManager
@@ -97,6 +98,7 @@ class BrokerState(Session):
     quota_managers: dict[int, ClientQuotaManager] = field(default_factory=dict)
     replication: Replication | None = None
     authorizer: Authorizer | None = None
+    loggers: BrokerLoggers = field(default_factory=BrokerLoggers)
     client_log: ClientLog = field(init=False)
     telemetry: ClientTelemetry = field(init=False)
 

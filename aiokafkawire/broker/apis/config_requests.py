@@ -98,9 +98,7 @@ def check_config_names(configs: Sequence[ConfigChange], without_value: Sequence[
 
 
 def check_node_id(context: RequestContext, name: str) -> None:
-    """Raise `ApiError` unless a resource is this node, or all nodes."""
-    if name == DEFAULT_BROKER:
-        return
+    """Raise `ApiError` unless a resource is this node."""
     try:
         node_id = int(name)
     except ValueError:
@@ -116,11 +114,17 @@ def _alter(
     if resource.resource_type not in set(T):
         raise _invalid(f"Unknown resource type {resource.resource_type}")
     resource_type = T(resource.resource_type)
+    _check_resource_name(context, resource_type, name)
     if resource_type is T.TOPIC:
         _check_topic(context, name)
         configs = validate_topic_configs(change(resource_type, cluster.topic(name).configs))
+    elif resource_type is T.BROKER_LOGGER:
+        # Levels are not stored: they last until the broker stops.
+        configs = change(resource_type, context.state.loggers.levels)
+        if not validate_only:
+            context.state.loggers.replace(configs)
+        return
     else:
-        _check_resource_name(context, resource_type, name)
         dynamic = cluster.dynamic_configs
         configs = change(resource_type, dynamic.of(resource_type, name))
         configs = dynamic.validate(resource_type, name, configs)
@@ -141,7 +145,7 @@ def _check_topic(context: RequestContext, name: str) -> None:
 def _check_resource_name(
     context: RequestContext, resource_type: ConfigResourceType, name: str
 ) -> None:
-    if resource_type is T.BROKER:
+    if resource_type is T.BROKER_LOGGER or (resource_type is T.BROKER and name != DEFAULT_BROKER):
         check_node_id(context, name)
     elif resource_type is T.GROUP and not name:
         raise _invalid("Default group resources are not allowed.")

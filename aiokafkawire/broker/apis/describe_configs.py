@@ -116,9 +116,19 @@ def _configs(
         return _client_metrics_configs(context, name)
     if resource_type == T.BROKER_LOGGER:
         _check_logger_node(context, name)
-        # A node has no loggers of its own.
-        return ()
+        return map(_logger, context.state.loggers.describe().items())
     raise ApiError(ErrorCode.INVALID_REQUEST, MALFORMED)
+
+
+def _logger(level: tuple[str, str]) -> DescribeConfigsResourceResult:
+    name, value = level
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=False,
+        config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+        is_sensitive=False,
+    )
 
 
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:

@@ -16,6 +16,7 @@ from aiokafkawire.broker.configs import (
     ConfigType,
 )
 from aiokafkawire.broker.configs.definitions import split_list
+from aiokafkawire.broker.loggers import check_level, check_logger
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.incremental_alter_configs import (
@@ -94,14 +95,23 @@ def _check_and_change(resource: IncrementalAlterConfigsResource) -> Change:
         return configs
 
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
-        _refuse_loggers(resource)
+        _check_loggers(resource)
     return change
 
 
-def _refuse_loggers(resource: IncrementalAlterConfigsResource) -> None:
-    """Raise `ApiError` if a logger is named: a node has no loggers of its own."""
+def _check_loggers(resource: IncrementalAlterConfigsResource) -> None:
+    """Raise `ApiError` for a logger or level that does not exist."""
     for each in resource.configs:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {each.name} does not exist!")
+        operation = each.config_operation
+        if operation in {Operation.APPEND, Operation.SUBTRACT}:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{Operation(operation).name} operation is not allowed for the BROKER_LOGGER"
+                " resource",
+            )
+        check_logger(each.name)
+        if operation == Operation.SET:
+            check_level(each.name, each.value or "")
 
 
 def _apply(
