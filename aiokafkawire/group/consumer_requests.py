@@ -38,7 +38,14 @@ from .member_requests import MemberRequests, RequestTask
 from .membership import events
 from .responses import failure_event, group_error
 
-__all__ = ("API", "ConsumerGroupRequests", "HeartbeatApi", "heartbeat_event")
+__all__ = (
+    "API",
+    "ConsumerGroupRequests",
+    "HeartbeatApi",
+    "heartbeat_event",
+    "heartbeat_request",
+    "leave_request",
+)
 
 API = "ConsumerGroupHeartbeat"
 
@@ -122,22 +129,10 @@ class ConsumerGroupRequests(MemberRequests):
 
     def heartbeat(self, effect: SendConsumerHeartbeat) -> RequestTask:
         config = self._config
-        joins = effect.epoch == JOIN_EPOCH
-        message = ConsumerGroupHeartbeatRequest(
-            group_id=self._group_id,
-            member_id=self._member_id,
-            member_epoch=effect.epoch,
-            instance_id=config.group_instance_id,
-            rack_id=(config.client_rack or None) if joins else None,
-            rebalance_timeout_ms=config.max_poll_interval_ms if effect.full else -1,
-            subscribed_topic_names=None if effect.topics is None else list(effect.topics),
-            subscribed_topic_regex=effect.pattern,
-            server_assignor=config.group_remote_assignor if effect.full else None,
-            topic_partitions=None if effect.owned is None else _by_topic(effect.owned),
-        )
+        message = heartbeat_request(effect, config, self._member_id)
 
         sent = anyio.Event()
-        if joins:
+        if effect.epoch == JOIN_EPOCH:
             self._join_sent = sent
 
         def build(version: int) -> ConsumerGroupHeartbeatRequest:
@@ -172,12 +167,7 @@ class ConsumerGroupRequests(MemberRequests):
         return send
 
     def leave(self, effect: SendLeaveEpoch) -> RequestTask:
-        message = ConsumerGroupHeartbeatRequest(
-            group_id=self._group_id,
-            member_id=self._member_id,
-            member_epoch=effect.epoch,
-            instance_id=self._config.group_instance_id,
-        )
+        message = leave_request(effect, self._config, self._member_id)
         kept = effect.epoch == LEAVE_STATIC_EPOCH
         text = f"left {'for now ' if kept else ''}({effect.reason})"
 
@@ -207,6 +197,39 @@ class ConsumerGroupRequests(MemberRequests):
             return events.GroupLeft(effect.request)
 
         return send
+
+
+def heartbeat_request(
+    effect: SendConsumerHeartbeat, config: ConsumerConfig, member_id: str
+) -> ConsumerGroupHeartbeatRequest:
+    """Return a heartbeat with the fields that the coordinator must know."""
+    assert config.group_id is not None
+    joins = effect.epoch == JOIN_EPOCH
+    return ConsumerGroupHeartbeatRequest(
+        group_id=config.group_id,
+        member_id=member_id,
+        member_epoch=effect.epoch,
+        instance_id=config.group_instance_id,
+        rack_id=(config.client_rack or None) if joins else None,
+        rebalance_timeout_ms=config.max_poll_interval_ms if effect.full else -1,
+        subscribed_topic_names=None if effect.topics is None else list(effect.topics),
+        subscribed_topic_regex=effect.pattern,
+        server_assignor=config.group_remote_assignor if effect.full else None,
+        topic_partitions=None if effect.owned is None else _by_topic(effect.owned),
+    )
+
+
+def leave_request(
+    effect: SendLeaveEpoch, config: ConsumerConfig, member_id: str
+) -> ConsumerGroupHeartbeatRequest:
+    """Return the heartbeat that leaves the group."""
+    assert config.group_id is not None
+    return ConsumerGroupHeartbeatRequest(
+        group_id=config.group_id,
+        member_id=member_id,
+        member_epoch=effect.epoch,
+        instance_id=config.group_instance_id,
+    )
 
 
 def _by_topic(
