@@ -1,0 +1,215 @@
+"""Share consumers under faults and errors of brokers (KIP-932)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
+from aiokafkawire.broker import Answer, Broker, Close, SeenRequest
+from aiokafkawire.errors import AcknowledgementFailed, AuthorizationFailed, UnsupportedVersion
+from aiokafkawire.share import ShareConsumer, ShareRecord
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    ShareAcknowledgePartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from tests.behaviour.support import POLL_MS, WITHIN_S, fill, numbered
+from tests.faults.support import IMPATIENT
+
+pytestmark = pytest.mark.slow
+
+FETCH, ACKNOWLEDGE = ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE
+
+
+@pytest.fixture
+async def broker(anyio_backend: object) -> AsyncIterator[Broker]:
+    async with Broker(
+        nodes=3,
+        group_share_min_heartbeat_interval_ms=50,
+        group_share_heartbeat_interval_ms=50,
+        group_share_assignment_interval_ms=0,
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def group_id(broker: Broker, group_id: str) -> str:
+    """A share group that reads from the start."""
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        group = ConfigResource(ConfigResourceType.GROUP, group_id)
+        await admin.incremental_alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    return group_id
+
+
+def member(broker: Broker, topic: str, group_id: str, **options: Any) -> ShareConsumer:
+    options = {"fetch_max_wait_ms": 50, "share_acknowledgement_mode": "explicit"} | options
+    return ShareConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id=group_id,
+        **(IMPATIENT | options),
+    )
+
+
+async def take(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
+    records: list[ShareRecord] = []
+    with anyio.fail_after(WITHIN_S):
+        while len(records) < count:
+            found = await consumer.getmany(timeout_ms=POLL_MS, max_records=count - len(records))
+            for some in found.values():
+                records.extend(some)
+    return records
+
+
+def refuse_partitions(seen: SeenRequest) -> ShareAcknowledgeResponse:
+    """Respond to a ShareAcknowledge with an error for each of its partitions."""
+    assert isinstance(seen.message, ShareAcknowledgeRequest)
+    return ShareAcknowledgeResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        node_endpoints=[],
+        responses=[
+            ShareAcknowledgeTopicResponse(
+                topic_id=topic.topic_id,
+                partitions=[
+                    ShareAcknowledgePartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.INVALID_RECORD_STATE,
+                        current_leader=LeaderIdAndEpoch(),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in seen.message.topics
+        ],
+    )
+
+
+async def test_a_lost_connection_fails_acknowledgements_and_records_come_again(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(2))
+    async with member(broker, topic, group_id) as consumer:
+        first, second = await take(consumer, 2)
+        fault = broker.on(ACKNOWLEDGE, Close(), times=1)
+        with pytest.raises(AcknowledgementFailed, match="session has ended"):
+            await first.accept()
+        assert fault.hits == 1
+        with pytest.raises(AcknowledgementFailed, match="not held"):
+            second.accept()
+        again = await take(consumer, 2)
+        assert [record.delivery_count for record in again] == [2, 2]
+        for record in again:
+            await record.accept()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+    ids=lambda code: code.name,
+)
+async def test_another_session_is_opened(
+    broker: Broker, topic: str, group_id: str, code: ErrorCode
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    async with member(broker, topic, group_id) as consumer:
+        [record] = await take(consumer, 1)
+        fault = broker.on(FETCH, Answer(code), times=2)
+        [again] = await take(consumer, 1)
+        assert again.delivery_count == 2
+        with pytest.raises(AcknowledgementFailed, match="not held"):
+            record.accept()
+        await again.accept()
+    assert fault.hits == 2
+    opening = [
+        seen.message.share_session_epoch
+        for seen in broker.requests.of(FETCH)
+        if any(topic.partitions for topic in seen.message.topics)  # type: ignore[attr-defined]
+    ]
+    assert set(opening) == {0}
+
+
+async def test_records_are_read_from_a_new_leader(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    async with member(broker, topic, group_id) as consumer:
+        first, _ = await take(consumer, 2)
+        await first.accept()
+        broker.move_leader(topic, 0, broker.leader(topic, 0) % 3 + 1)
+        seen: set[bytes | None] = set()
+        with anyio.fail_after(WITHIN_S):
+            while seen < {*numbered(3, start=1)}:
+                if seen >= {b"00001", b"00002"} and b"00003" not in seen:
+                    await fill(broker.bootstrap_servers, topic, [b"00003"])
+                for record in await take(consumer, 1):
+                    seen.add(record.value)
+                    record.accept()
+        assert first.value not in seen
+
+
+async def test_epochs_of_a_session_have_no_gaps(broker: Broker, topic: str, group_id: str) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(5))
+    async with member(broker, topic, group_id) as consumer:
+        for record in await take(consumer, 5):
+            await record.accept()
+        await fill(broker.bootstrap_servers, topic, numbered(5))
+        for record in await take(consumer, 5):
+            record.accept()
+    epochs = [
+        seen.message.share_session_epoch  # type: ignore[attr-defined]
+        for seen in broker.requests
+        if seen.message.api_key in {FETCH, ACKNOWLEDGE}
+    ]
+    assert epochs == [*range(len(epochs) - 1), -1]
+
+
+async def test_an_error_of_one_partition_fails_its_acknowledgements_alone(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    async with member(broker, topic, group_id) as consumer:
+        [record] = await take(consumer, 1)
+        broker.on(ACKNOWLEDGE, refuse_partitions, times=1)
+        with pytest.raises(AcknowledgementFailed, match="INVALID_RECORD_STATE"):
+            await record.accept()
+
+
+async def test_a_group_that_is_not_permitted_raises(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    broker.on(ApiKey.SHARE_GROUP_HEARTBEAT, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    async with member(broker, topic, group_id) as consumer:
+        with anyio.fail_after(WITHIN_S), pytest.raises(AuthorizationFailed):
+            await consumer.getone()
+
+
+async def test_a_cluster_without_share_groups_raises(topic: str, group_id: str) -> None:
+    async with Broker(as_of="4.0") as old:
+        await old.create_topic(topic)
+        async with member(old, topic, group_id) as consumer:
+            with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion, match=r"Kafka 4\.2"):
+                await consumer.getone()
+
+
+async def test_closing_ends_at_its_deadline(broker: Broker, topic: str, group_id: str) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    consumer = member(broker, topic, group_id, close_timeout_ms=300)
+    await consumer.start()
+    [record] = await take(consumer, 1)
+    record.accept()
+    broker.on(ACKNOWLEDGE, Close())
+    with anyio.fail_after(2.0):
+        await consumer.stop()

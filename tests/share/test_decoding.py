@@ -1,0 +1,65 @@
+"""Records and gaps of acquired ranges."""
+
+from __future__ import annotations
+
+from aiokafkawire.runtime import RealRuntime
+from aiokafkawire.share.decoding import DecodedRecords, decode_acquired
+from aiokafkawire.share.session_events import AcquiredOffsets
+from tests.consumer.record_data import log
+
+
+async def decode(data: bytes | None, *ranges: tuple[int, int, int]) -> DecodedRecords:
+    return await decode_acquired(
+        RealRuntime(),
+        "orders",
+        0,
+        data,
+        [AcquiredOffsets(*each) for each in ranges],
+        check_crcs=True,
+        max_decompressed_bytes=1_000_000,
+    )
+
+
+def offsets(decoded: DecodedRecords) -> list[tuple[list[int], int]]:
+    return [(records.offsets(), count) for records, count in decoded.records]
+
+
+async def test_only_records_of_acquired_ranges_are_returned() -> None:
+    """A response has whole batches, with records that others have."""
+    decoded = await decode(log(10), (2, 3, 1), (7, 7, 3))
+    assert offsets(decoded) == [([2, 3], 1), ([7], 3)]
+    assert decoded.gaps == []
+
+
+async def test_a_range_may_span_batches() -> None:
+    decoded = await decode(log(3, 3, 3), (1, 7, 1))
+    assert [offset for part, _ in offsets(decoded) for offset in part] == [1, 2, 3, 4, 5, 6, 7]
+    assert decoded.gaps == []
+
+
+async def test_acquired_offsets_without_a_record_are_gaps() -> None:
+    """Control records, and records that compaction has removed, stay locked otherwise."""
+    data = log(2) + log(2, start=5)
+    decoded = await decode(data, (0, 8, 1))
+    assert [offset for part, _ in offsets(decoded) for offset in part] == [0, 1, 5, 6]
+    assert sorted(decoded.gaps) == [2, 3, 4, 7, 8]
+
+
+async def test_without_records_everything_is_a_gap() -> None:
+    assert (await decode(None, (4, 6, 1))).gaps == [4, 5, 6]
+
+
+async def test_nothing_acquired_is_nothing() -> None:
+    decoded = await decode(log(3))
+    assert (decoded.records, decoded.gaps) == ([], [])
+
+
+async def test_offsets_of_a_corrupt_batch_are_neither_records_nor_gaps() -> None:
+    """The application acknowledges them by their offsets."""
+    damaged = bytearray(log(3, start=2))
+    damaged[-1] ^= 0xFF
+    decoded = await decode(log(2) + bytes(damaged), (0, 4, 1))
+    assert offsets(decoded) == [([0, 1], 1)]
+    assert decoded.gaps == []
+    assert decoded.error is not None
+    assert decoded.error.partition == 0

@@ -1,0 +1,137 @@
+"""Which task has which records, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import anyio
+
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.runtime import current_task
+from aiokafkawire.share.acknowledgements import AcknowledgeType
+from aiokafkawire.share.delivery import DELIVERY_MARGIN_S, ShareDelivery
+from aiokafkawire.share.locks import AcquisitionLock
+from aiokafkawire.share.record import HeldRecords
+from aiokafkawire.share.session_context import ACKNOWLEDGE_DELAY_S
+from tests.consumer.record_data import fetched, log
+
+ORDERS = OwnedPartition(UUID(int=1), "orders", 0)
+LOCK_S = 30.0
+ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+
+class Node:
+    """Notes acknowledgements, in place of `ShareNode`."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[int, int] = {}
+        self.gone: set[int] = set()
+
+    def is_held(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
+        return offset not in self.gone
+
+    def is_undecided(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
+        return offset not in self.gone and self.acknowledged.get(offset, RENEW) == RENEW
+
+    def acknowledge(
+        self, partition: OwnedPartition, offsets: list[int], type: int, lock: Any, **options: Any
+    ) -> None:
+        self.acknowledged.update(dict.fromkeys(offsets, type))
+
+
+def filled(count: int, **options: Any) -> tuple[ShareDelivery, Node, Clock]:
+    clock, node = Clock(), Node()
+    options = {"implicit": True, "renewal_limit_s": 0.0} | options
+    delivery = ShareDelivery(clock, **options)  # type: ignore[arg-type]
+    held = HeldRecords(node, ORDERS, AcquisitionLock(0.0, LOCK_S))  # type: ignore[arg-type]
+    delivery.add(held, 1, fetched(log(count)).take(count))
+    return delivery, node, clock
+
+
+def taken(delivery: ShareDelivery, caller: object, count: int) -> list[int]:
+    return [r.offset for records in delivery.take(caller, count).values() for r in records]
+
+
+def test_records_are_delivered_once_in_order() -> None:
+    delivery, _, _ = filled(5)
+    assert taken(delivery, "a", 2) == [0, 1]
+    assert taken(delivery, "b", 9) == [2, 3, 4]
+    assert (delivery.buffered_count, delivery.delivered_count) == (0, 5)
+
+
+def test_a_call_accepts_the_records_of_its_task_alone() -> None:
+    delivery, node, _ = filled(4)
+    taken(delivery, "a", 2)
+    taken(delivery, "b", 2)
+    delivery.mark_processed("a")
+    assert node.acknowledged == {0: ACCEPT, 1: ACCEPT}
+
+
+def test_an_iteration_accepts_all_records_but_the_last() -> None:
+    delivery, node, clock = filled(4)
+    for _ in range(3):
+        delivery.next_record("a")
+    assert node.acknowledged == {}
+    clock.time = ACKNOWLEDGE_DELAY_S
+    delivery.next_record("a")
+    assert node.acknowledged == dict.fromkeys(range(3), ACCEPT)
+
+
+async def test_the_records_of_an_ended_task_are_released_but_for_the_processed_ones() -> None:
+    delivery, node, _ = filled(5)
+
+    async def work() -> None:
+        for _ in range(3):
+            delivery.next_record(current_task())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+    delivery.maintain()
+    assert node.acknowledged == {0: ACCEPT, 1: ACCEPT, 2: RELEASE}
+
+
+def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
+    delivery, _, clock = filled(3)
+    clock.time = LOCK_S - DELIVERY_MARGIN_S
+    assert taken(delivery, "a", 3) == []
+    assert delivery.buffered_count == 0
+
+
+def test_records_of_a_lost_session_are_not_delivered() -> None:
+    delivery, node, _ = filled(3)
+    node.gone = {0, 2}
+    assert taken(delivery, "a", 3) == [1]
+
+
+def test_locks_are_renewed_after_half_of_their_time_up_to_the_limit() -> None:
+    delivery, node, clock = filled(2, implicit=False, renewal_limit_s=20.0)
+    taken(delivery, "a", 2)
+    node.acknowledged = {1: ACCEPT}
+    clock.time = LOCK_S / 2 - 1
+    delivery.maintain()
+    assert node.acknowledged == {1: ACCEPT}
+    clock.time = LOCK_S / 2
+    delivery.maintain()
+    assert node.acknowledged == {0: RENEW, 1: ACCEPT}
+    node.acknowledged = {1: ACCEPT}
+    clock.time = 20.0
+    delivery.maintain()
+    assert node.acknowledged == {1: ACCEPT}
+
+
+def test_in_the_explicit_mode_nothing_is_acknowledged() -> None:
+    delivery, node, _ = filled(2, implicit=False)
+    taken(delivery, "a", 2)
+    delivery.mark_processed("a")
+    delivery.maintain()
+    assert node.acknowledged == {}
+    assert not delivery.has_delivered
