@@ -127,7 +127,7 @@ class Batches(Queue):
 
 
 class Commit(Queue):
-    """What was accepted before a cancelled call is confirmed by the next one."""
+    """Acknowledgements before a cancelled call are confirmed by the next one."""
 
     covers = "ShareConsumer.commit"
 
