@@ -1,7 +1,8 @@
 """Kafka client for asyncio and trio.
 
-Most programs need `Producer` and `Consumer`. `Admin` creates topics, and describes and changes a
-cluster. `Broker` is an embedded broker for tests. All errors are here and in `aiokafkawire.errors`.
+Most programs need `Producer` and `Consumer`. `Worker` runs handlers of records, with retries and
+dead letters. `Admin` creates topics, and describes and changes a cluster. `Broker` is an embedded
+broker for tests. All errors are here and in `aiokafkawire.errors`.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         TimestampType,
         TopicPartition,
     )
+    from aiokafkawire.worker import Worker
 
 __all__ = (
     "About",
@@ -149,6 +151,7 @@ __all__ = (
     "UnknownServerError",
     "UnknownTopic",
     "UnsupportedVersion",
+    "Worker",
     "WrongEventLoop",
     "__version__",
     "about",
@@ -221,6 +224,7 @@ _DEFINED_IN = {
     "UnknownServerError": "errors",
     "UnknownTopic": "errors",
     "UnsupportedVersion": "errors",
+    "Worker": "worker",
     "WrongEventLoop": "errors",
     "about": "_about",
     "end_detached_transaction": "producer",
@@ -241,6 +245,7 @@ _SUBMODULES = (
     "share",
     "testing",
     "types",
+    "worker",
 )
 
 

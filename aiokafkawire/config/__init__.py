@@ -32,6 +32,7 @@ from aiokafkawire.config.producer_config import (
 )
 from aiokafkawire.config.secret import Secret, is_encodable
 from aiokafkawire.config.share_consumer_config import ShareConsumerConfig, ShareConsumerOptions
+from aiokafkawire.config.worker_config import WorkerConfig, WorkerOptions
 
 __all__ = (
     "COMPRESSION_LEVELS",
@@ -55,6 +56,8 @@ __all__ = (
     "SecurityProtocol",
     "ShareConsumerConfig",
     "ShareConsumerOptions",
+    "WorkerConfig",
+    "WorkerOptions",
     "check_field",
     "check_number",
     "check_text",

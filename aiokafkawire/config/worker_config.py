@@ -1,0 +1,128 @@
+"""Options of the worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Required
+
+from aiokafkawire.config.client_config import ClientConfig, ClientOptions
+from aiokafkawire.config.option_fields import (
+    append_options,
+    choice_option,
+    number_option,
+    switch_option,
+    text_option,
+)
+from aiokafkawire.errors import InvalidOption
+
+__all__ = ("WorkerConfig", "WorkerOptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig(ClientConfig):
+    """Options of `Worker`."""
+
+    group_id: str | None = text_option(
+        None, meaning="Consumer group whose members divide the work. Required."
+    )
+    concurrency: int = number_option(
+        100, 1, 100_000, meaning="Maximum number of handlers that run at the same time."
+    )
+    threads: int = number_option(
+        40, 1, 10_000, meaning="Maximum number of threads for handlers that are not async."
+    )
+    drain_timeout_ms: int = number_option(
+        25_000,
+        meaning="Time to finish running handlers when the worker stops or a partition is revoked.",
+    )
+    commit_interval_ms: int = number_option(
+        1_000, 1, meaning="Interval between commits of finished records."
+    )
+    max_buffered_records: int = number_option(
+        1_000,
+        1,
+        meaning="Records of a partition, from the oldest unfinished one on, at which the partition"
+        " is paused.",
+    )
+    max_buffered_bytes: int = number_option(
+        64 * 1024 * 1024,
+        1,
+        meaning="Size of all unfinished records at which all partitions are paused.",
+    )
+    stall_timeout_ms: int = number_option(
+        60_000,
+        1,
+        meaning="Time that an attempt may run, or a write of a dead letter may fail, before"
+        " `health` reports that the worker is not alive.",
+    )
+    on_exhausted: Literal["dead_letter", "stop"] = choice_option(
+        "dead_letter",
+        "stop",
+        meaning="What happens after the last attempt: a record becomes a dead letter, or the"
+        " worker stops with the exception and commits nothing beyond the record.",
+    )
+    dead_letter_topic: str | None = text_option(
+        None, meaning="Topic of dead letters; default `<group_id>.dead`."
+    )
+    dead_letter_headers: Literal["kafka", "spring", "connect", "streams"] = choice_option(
+        "kafka",
+        "spring",
+        "connect",
+        "streams",
+        meaning="Names of the headers of dead letters: of Kafka (KIP-1191), Spring for Apache"
+        " Kafka, Kafka Connect or Kafka Streams (KIP-1034).",
+    )
+    create_topics: bool = switch_option(
+        True, "Create the retry topics and the dead letter topic on start, if they do not exist."
+    )
+    health_host: str = text_option(
+        "127.0.0.1",
+        meaning="Address to listen on for `/livez`, `/readyz` and `/metrics`; `0.0.0.0` for probes"
+        " from another host.",
+    )
+    health_port: int | None = number_option(
+        None,
+        0,
+        65_535,
+        meaning="Port of `/livez`, `/readyz` and `/metrics`; 0 lets the system choose. None by"
+        " default: the worker does not listen.",
+    )
+
+    @property
+    def group(self) -> str:
+        """The group id."""
+        return self.group_id or ""
+
+    @property
+    def dead_letters(self) -> str:
+        """The topic of dead letters."""
+        return self.dead_letter_topic or f"{self.group_id}.dead"
+
+    def _check_together(self) -> None:
+        super(WorkerConfig, self)._check_together()
+        if not self.group_id:
+            raise InvalidOption(
+                "group_id is missing: workers with the same group_id divide the work"
+            )
+
+
+class WorkerOptions(ClientOptions, total=False):
+    """Keyword arguments of `Worker`; see `WorkerConfig`."""
+
+    group_id: Required[str]
+    concurrency: int
+    threads: int
+    drain_timeout_ms: int
+    commit_interval_ms: int
+    max_buffered_records: int
+    max_buffered_bytes: int
+    stall_timeout_ms: int
+    on_exhausted: Literal["dead_letter", "stop"]
+    dead_letter_topic: str | None
+    dead_letter_headers: Literal["kafka", "spring", "connect", "streams"]
+    create_topics: bool
+    health_host: str
+    health_port: int | None
+
+
+append_options(WorkerOptions, WorkerConfig)

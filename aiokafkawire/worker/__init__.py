@@ -1,0 +1,20 @@
+"""Workers: handlers of records with retries, dead letters and health."""
+
+from aiokafkawire.worker.executor import HandlerTimedOut
+from aiokafkawire.worker.handlers import WorkerRecord
+from aiokafkawire.worker.health import WorkerHealth
+from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Retry
+from aiokafkawire.worker.retry_policy import RetryPolicy
+from aiokafkawire.worker.worker import Worker
+
+__all__ = (
+    "DeadLetter",
+    "DecodingFailed",
+    "Drop",
+    "HandlerTimedOut",
+    "Retry",
+    "RetryPolicy",
+    "Worker",
+    "WorkerHealth",
+    "WorkerRecord",
+)

@@ -1,0 +1,213 @@
+"""Runs the handlers of records, one record at a time in each executor task."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.logs import log_fields
+from aiokafkawire.records import Record
+from aiokafkawire.runtime import Runtime, is_failure_of_callback
+from aiokafkawire.worker.counters import Counters
+from aiokafkawire.worker.failed_records import FailedRecordWriter
+from aiokafkawire.worker.handlers import Handler, WorkerRecord
+from aiokafkawire.worker.outcomes import DecodingFailed
+from aiokafkawire.worker.retry_policy import (
+    Decision,
+    DropRecord,
+    Failure,
+    RetryInPlace,
+    RetryLater,
+    WriteDeadLetter,
+)
+from aiokafkawire.worker.scheduler import Scheduler, WorkItem
+
+__all__ = ("Executor", "HandlerTimedOut")
+
+logger = logging.getLogger("aiokafkawire.worker")
+
+RECORDS_PER_TURN = 64
+"""Records of an item that are processed before items of other partitions, and other tasks, run."""
+
+WRITE_BACKOFF_S = 1.0
+"""Delay before a failed write of a retry or dead letter is repeated."""
+
+
+class HandlerTimedOut(TimeoutError):
+    """An attempt took longer than `timeout_ms` of its handler."""
+
+
+class HandlerFailed(Exception):
+    """The worker stops because a record has no attempts left; the cause is the last exception."""
+
+
+class Executor:
+    """Processes records that the scheduler hands out.
+
+    Args:
+        stop_on_failure: Whether a record without attempts left stops the worker.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        writer: FailedRecordWriter,
+        runtime: Runtime,
+        *,
+        threads: int,
+        stop_on_failure: bool,
+        fields: Mapping[str, object],
+    ) -> None:
+        self.counters = Counters()
+        self.write_failing_since: float | None = None
+        self._scheduler = scheduler
+        self._writer = writer
+        self._runtime = runtime
+        self._threads = anyio.CapacityLimiter(threads)
+        self._stop_on_failure = stop_on_failure
+        self._fields = fields
+
+    async def run(self, item: WorkItem) -> None:
+        """Process the records of a running item, until it has ended, yields or is delayed.
+
+        Raises:
+            HandlerFailed: A record has no attempts left, and the worker is to stop.
+        """
+        finish_record, counters = self._scheduler.finish_record, self.counters
+        if item.unwritten is not None and not await self._write(item, item.unwritten):
+            return
+        now = self._runtime.clock.now
+        for _ in range(RECORDS_PER_TURN):
+            item.started = now()
+            try:
+                await self._attempt(item, item.records[item.index])
+            except BaseException as error:
+                if not is_failure_of_callback(error):
+                    raise
+                if not await self._on_failure(item, error):
+                    return
+            else:
+                counters.processed += 1
+                if not finish_record(item):
+                    return
+        self._scheduler.yield_turn(item)
+
+    async def _attempt(self, item: WorkItem, record: Record) -> None:
+        handler = item.handler
+        if handler.is_plain:
+            await handler.function(WorkerRecord(item, record, record.key, record.value))
+        elif handler.timeout_s is None:
+            await self._call(handler, await self._decode(item, record))
+        else:
+            with anyio.CancelScope(deadline=item.started + handler.timeout_s) as scope:
+                await self._call(handler, await self._decode(item, record))
+            if scope.cancelled_caught:
+                raise HandlerTimedOut(f"{handler.name} took longer than {handler.timeout_s:g} s")
+
+    async def _decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
+        try:
+            return await item.handler.decode(item, record)
+        except Exception as error:
+            raise DecodingFailed(
+                f"the record cannot be decoded: {error!r:.200}",
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+            ) from error
+
+    async def _call(self, handler: Handler, record: WorkerRecord[Any, Any]) -> None:
+        if handler.is_async:
+            await handler.function(record)
+        else:
+            await anyio.to_thread.run_sync(
+                functools.partial(handler.function, record), limiter=self._threads
+            )
+
+    # --- failures ---
+
+    async def _on_failure(self, item: WorkItem, error: BaseException) -> bool:
+        """Carry out what the policy decides; return whether the next record is to run now."""
+        clock = self._runtime.clock
+        self.counters.failed += 1
+        item.attempts += 1
+        item.error = error
+        now_ms = clock.wall_ms()
+        if item.first_failure_ms is None:
+            item.first_failure_ms = now_ms
+        age_ms = now_ms - item.first_failure_ms
+        decision = item.handler.retries.decide(
+            Failure(error, item.attempts, item.tier, age_ms, self._runtime.rng.random())
+        )
+        self._log(item, decision)
+        match decision:
+            case RetryInPlace(delay_s):
+                self.counters.retried += 1
+                self._scheduler.retry(item, clock.now() + delay_s)
+                return False
+            case DropRecord():
+                self.counters.dropped += 1
+                return self._scheduler.finish_record(item)
+            case WriteDeadLetter() if self._stop_on_failure:
+                raise HandlerFailed from error
+            case RetryLater() | WriteDeadLetter():
+                return await self._write(item, decision)
+
+    async def _write(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
+        """Write a copy of the failed record; return whether the next record is to run now."""
+        item.unwritten = decision
+        item.started = self._runtime.clock.now()
+        try:
+            await self._writer.write(item, decision)
+        except KafkaError as error:
+            now = self._runtime.clock.now()
+            self.counters.write_failures += 1
+            if self.write_failing_since is None:
+                self.write_failing_since = item.started
+            logger.error(
+                "%s offset %d: writing the failed record failed; the record waits and is not"
+                " committed; next try in %g s: %s",
+                item.partition.tp,
+                item.record.offset,
+                WRITE_BACKOFF_S,
+                error,
+                extra=log_fields(self._fields, error=error, offset=item.record.offset),
+            )
+            self._scheduler.retry(item, now + WRITE_BACKOFF_S)
+            return False
+        self.write_failing_since = None
+        if isinstance(decision, RetryLater):
+            self.counters.delayed += 1
+        else:
+            self.counters.dead += 1
+        return self._scheduler.finish_record(item)
+
+    def _log(self, item: WorkItem, decision: Decision) -> None:
+        match decision:
+            case RetryInPlace(delay_s):
+                then = f"next attempt in {delay_s:.3f} s"
+            case RetryLater(tier):
+                then = f"next attempt in {item.handler.retries.delays_ms[tier] / 1_000:g} s"
+            case DropRecord():
+                then = "dropped"
+            case WriteDeadLetter(reason):
+                then = reason
+        with contextlib.suppress(Exception):  # the text of an exception may raise
+            logger.warning(
+                "%s offset %d: attempt %d of %s failed; %s: %r",
+                item.partition.tp,
+                item.record.offset,
+                item.earlier_attempts + item.attempts,
+                item.handler.name,
+                then,
+                item.error,
+                extra=log_fields(
+                    self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
+                ),
+            )

@@ -1,0 +1,161 @@
+"""Handlers of a worker, and what they get."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from aiokafkawire.records import Record
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.decoding import Decoder
+from aiokafkawire.worker.retry_policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from aiokafkawire.worker.scheduler import WorkItem
+
+__all__ = ("Handler", "OrderBy", "WorkerRecord")
+
+OrderBy = Literal["partition", "key"] | None | Callable[[Record], Hashable]
+"""Records with the same partition, key or result are processed one after the other."""
+
+HandlerFunction = Callable[["WorkerRecord[Any, Any]"], Any]
+
+_KeyT = TypeVar("_KeyT")
+_ValueT = TypeVar("_ValueT")
+
+
+class WorkerRecord(Generic[_KeyT, _ValueT]):
+    """A record as a handler gets it.
+
+    Attributes:
+        record: The record with the bytes of its key and value.
+        key: Decoded key; None if the record has none.
+        value: Decoded value; None for a tombstone.
+        attempt: Number of this attempt; 1 for the first.
+    """
+
+    __slots__ = ("_item", "attempt", "key", "record", "value")
+
+    def __init__(self, item: WorkItem, record: Record, key: _KeyT, value: _ValueT) -> None:
+        self._item = item
+        self.record = record
+        self.key = key
+        self.value = value
+        self.attempt = item.earlier_attempts + item.attempts + 1
+
+    def __repr__(self) -> str:
+        return (
+            f"WorkerRecord({self.topic}-{self.partition} offset {self.offset}, attempt"
+            f" {self.attempt}, key={self.key!r:.80}, value={self.value!r:.80})"
+        )
+
+    @property
+    def topic(self) -> str:
+        """Topic that the record was read from; for a delayed retry, the retry topic."""
+        return self.record.topic
+
+    @property
+    def partition(self) -> int:
+        """Partition that the record was read from."""
+        return self.record.partition
+
+    @property
+    def offset(self) -> int:
+        """Offset in the partition."""
+        return self.record.offset
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Timestamp in milliseconds since 1970; -1 for none."""
+        return self.record.timestamp_ms
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """Headers of the record."""
+        return self.record.headers
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition that the record was read from."""
+        return self.record.topic_partition
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the partition was lost: another member may process the record already."""
+        return self._item.partition.is_fenced
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handler:
+    """A function that processes the records of topics.
+
+    Attributes:
+        function: Called with a `WorkerRecord`.
+        topics: Topics whose records it processes.
+        order_by: Which records are processed one after the other.
+        decode_key: Decoder of keys; None for bytes.
+        decode_value: Decoder of values; None for bytes.
+        timeout_s: Limit of one attempt; None for no limit.
+        retries: What happens after a failure.
+        is_async: Whether the function is a coroutine function; others run in threads.
+        is_plain: Whether it is async, without decoders and without a time limit.
+    """
+
+    function: HandlerFunction
+    topics: tuple[str, ...]
+    order_by: OrderBy
+    decode_key: Decoder | None
+    decode_value: Decoder | None
+    timeout_s: float | None
+    retries: RetryPolicy
+    is_async: bool = field(init=False)
+    is_plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        function = self.function
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object with an async `__call__`
+        )
+        has_extras = (self.decode_key, self.decode_value, self.timeout_s) != (None, None, None)
+        object.__setattr__(self, "is_async", is_async)
+        object.__setattr__(self, "is_plain", is_async and not has_extras)
+
+    @property
+    def name(self) -> str:
+        """Name of the function, for logs and topics."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def ordering_key(self, record: Record) -> Hashable:
+        """Return what orders the record among those of its partition; None for any order."""
+        if callable(self.order_by):
+            return self.order_by(record)
+        return {"partition": True, "key": record.key, None: None}[self.order_by]
+
+    def group(self, records: Sequence[Record]) -> Iterable[tuple[Hashable, Sequence[Record]]]:
+        """Divide records of a partition into sequences to process in order, with ordering keys."""
+        if self.order_by == "partition":
+            return [(True, records)]
+        groups: dict[Hashable, list[Record]] = {}
+        unordered: list[tuple[Hashable, Sequence[Record]]] = []
+        for record in records:
+            key = self.ordering_key(record)
+            if key is None:
+                unordered.append((None, (record,)))
+            else:
+                groups.setdefault(key, []).append(record)
+        return [*groups.items(), *unordered]
+
+    async def decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
+        """Return what the function gets."""
+        key, value = record.key, record.value
+        if key is not None and self.decode_key is not None:
+            key = await _decoded(self.decode_key(key))
+        if value is not None and self.decode_value is not None:
+            value = await _decoded(self.decode_value(value))
+        return WorkerRecord(item, record, key, value)
+
+
+async def _decoded(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,262 @@
+"""Copies of failed records, in retry topics and dead letter topics: names and headers."""
+
+from __future__ import annotations
+
+import struct
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from aiokafkawire.records import Record
+
+__all__ = (
+    "DIALECTS",
+    "Dialect",
+    "FailedRecord",
+    "Origin",
+    "RetryState",
+    "dead_letter_headers",
+    "read_origin",
+    "read_retry_state",
+    "retry_headers",
+    "retry_topic",
+)
+
+Header = tuple[str, bytes | None]
+
+Dialect = Literal["kafka", "spring", "connect", "streams"]
+
+MAX_MESSAGE = 1_000
+"""Limit of the text of an exception, in characters."""
+
+MAX_STACKTRACE = 8_192
+"""Limit of a stack trace, in characters; its end is kept."""
+
+RETRY_PREFIX = "aiokafkawire.retry."
+
+UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+
+
+class Origin(NamedTuple):
+    """The place where a record was written first."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class RetryState(NamedTuple):
+    """State of a record in a retry topic.
+
+    Attributes:
+        origin: The place where it was written first.
+        attempts: Failed attempts.
+        tier: Retry topics that it has passed, including this one.
+        not_before_ms: Wall-clock time of its next attempt.
+        first_failure_ms: Wall-clock time of its first failure.
+    """
+
+    origin: Origin
+    attempts: int
+    tier: int
+    not_before_ms: int
+    first_failure_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A failed record and its last failure."""
+
+    record: Record
+    origin: Origin
+    group_id: str
+    attempts: int
+    reason: str
+    error: BaseException
+
+
+def retry_topic(group_id: str, delay_ms: int) -> str:
+    """Return the name of a retry topic: `billing.retry.10s`."""
+    for unit, size_ms in UNITS_MS:
+        if delay_ms % size_ms == 0:
+            return f"{group_id}.retry.{delay_ms // size_ms}{unit}"
+    raise AssertionError(delay_ms)
+
+
+# --- retry topics ---
+
+
+def retry_headers(record: Record, state: RetryState) -> list[Header]:
+    """Return the headers of a record in a retry topic."""
+    values = {
+        "topic": state.origin.topic,
+        "partition": state.origin.partition,
+        "offset": state.origin.offset,
+        "timestamp-ms": state.origin.timestamp_ms,
+        "attempts": state.attempts,
+        "tier": state.tier,
+        "not-before-ms": state.not_before_ms,
+        "first-failure-ms": state.first_failure_ms,
+    }
+    return [
+        *_without(record.headers, (RETRY_PREFIX,)),
+        *((RETRY_PREFIX + name, _text(value)) for name, value in values.items()),
+    ]
+
+
+def read_retry_state(record: Record) -> RetryState:
+    """Return the state of a record of a retry topic.
+
+    Raises:
+        ValueError: Headers are missing or invalid: no worker wrote the record.
+    """
+    values = {
+        name.removeprefix(RETRY_PREFIX): value.decode()
+        for name, value in record.headers
+        if name.startswith(RETRY_PREFIX) and value is not None
+    }
+    try:
+        numbers = {name: int(value) for name, value in values.items() if name != "topic"}
+        return RetryState(
+            Origin(
+                values["topic"], numbers["partition"], numbers["offset"], numbers["timestamp-ms"]
+            ),
+            numbers["attempts"],
+            numbers["tier"],
+            numbers["not-before-ms"],
+            numbers["first-failure-ms"],
+        )
+    except KeyError as error:
+        raise ValueError(f"header {RETRY_PREFIX}{error.args[0]} is missing") from None
+
+
+# --- dead letters ---
+
+
+def dead_letter_headers(failed: FailedRecord, dialect: Dialect) -> list[Header]:
+    """Return the headers of a dead letter: those of the record, and what failed."""
+    fields = DIALECTS[dialect]
+    return [
+        *_without(failed.record.headers, (RETRY_PREFIX, *fields)),
+        *((name, value(failed)) for name, value in fields.items()),
+    ]
+
+
+def read_origin(record: Record, dialect: Dialect) -> Origin | None:
+    """Return where the record of a dead letter was written first; None without headers."""
+    fields, headers = DIALECTS[dialect], dict(record.headers)
+    places = [name for name in fields if name.endswith(("topic", "partition", "offset"))]
+    values = [headers.get(name) for name in places]
+    if len(values) < 3 or None in values:
+        return None
+    topic, partition, offset = (value or b"" for value in values)
+    read = _read_binary if dialect == "spring" else int
+    return Origin(topic.decode(), read(partition), read(offset), record.timestamp_ms)
+
+
+def _read_binary(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _without(headers: Iterable[Header], prefixes: tuple[str, ...]) -> list[Header]:
+    return [header for header in headers if not header[0].startswith(prefixes)]
+
+
+def _text(value: object) -> bytes:
+    # An exception may quote text that has no UTF-8 form, as "\ud800".
+    return str(value).encode(errors="backslashreplace")
+
+
+def _class_name(failed: FailedRecord) -> bytes:
+    kind = type(failed.error)
+    return _text(f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _cause_name(failed: FailedRecord) -> bytes:
+    cause = failed.error.__cause__ or failed.error
+    return _text(f"{type(cause).__module__}.{type(cause).__qualname__}")
+
+
+def _message(failed: FailedRecord) -> bytes:
+    return _text(str(failed.error)[:MAX_MESSAGE])
+
+
+def _stacktrace(failed: FailedRecord) -> bytes:
+    return _text("".join(traceback.format_exception(failed.error))[-MAX_STACKTRACE:])
+
+
+_Fields = Mapping[str, Callable[[FailedRecord], bytes]]
+
+
+def _fields(prefix: str, values: _Fields) -> _Fields:
+    return MappingProxyType({prefix + name: value for name, value in values.items()})
+
+
+_ORIGIN: _Fields = {
+    "topic": lambda failed: _text(failed.origin.topic),
+    "partition": lambda failed: _text(failed.origin.partition),
+    "offset": lambda failed: _text(failed.origin.offset),
+}
+
+DIALECTS: Mapping[Dialect, _Fields] = MappingProxyType(
+    {
+        # KIP-1191, and the exception.
+        "kafka": _fields(
+            "__dlq.errors.",
+            {
+                **_ORIGIN,
+                "group": lambda failed: _text(failed.group_id),
+                "delivery.count": lambda failed: _text(failed.attempts),
+                "message": lambda failed: _text(f"{failed.reason}: {failed.error}"[:MAX_MESSAGE]),
+                "exception": _class_name,
+                "stacktrace": _stacktrace,
+            },
+        ),
+        # DeadLetterPublishingRecoverer of Spring for Apache Kafka; numbers are big-endian.
+        "spring": _fields(
+            "kafka_dlt-",
+            {
+                "original-topic": lambda failed: _text(failed.origin.topic),
+                "original-partition": lambda failed: struct.pack(">i", failed.origin.partition),
+                "original-offset": lambda failed: struct.pack(">q", failed.origin.offset),
+                "original-timestamp": lambda failed: struct.pack(">q", failed.origin.timestamp_ms),
+                "original-timestamp-type": lambda failed: _text(
+                    "LogAppendTime" if failed.record.timestamp_type == 1 else "CreateTime"
+                ),
+                "original-consumer-group": lambda failed: _text(failed.group_id),
+                "exception-fqcn": _class_name,
+                "exception-cause-fqcn": _cause_name,
+                "exception-message": _message,
+                "exception-stacktrace": _stacktrace,
+            },
+        ),
+        # DeadLetterQueueReporter of Kafka Connect.
+        "connect": _fields(
+            "__connect.errors.",
+            {
+                **_ORIGIN,
+                "connector.name": lambda failed: _text(failed.group_id),
+                "task.id": lambda failed: _text(0),
+                "stage": lambda failed: _text("TASK_PUT"),
+                "class.name": _class_name,
+                "exception.class.name": _class_name,
+                "exception.message": _message,
+                "exception.stacktrace": _stacktrace,
+            },
+        ),
+        # KIP-1034.
+        "streams": _fields(
+            "__streams.errors.",
+            {
+                "exception": _class_name,
+                "message": _message,
+                "stacktrace": _stacktrace,
+                **_ORIGIN,
+            },
+        ),
+    }
+)
+"""Headers of dead letters, by dialect."""

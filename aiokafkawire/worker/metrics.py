@@ -1,0 +1,38 @@
+"""Metrics of a worker and its clients."""
+
+from __future__ import annotations
+
+from aiokafkawire.worker.session import WorkerSession
+
+__all__ = ("collect_metrics", "worker_metrics")
+
+
+def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
+    """Return counters and gauges of a worker by name."""
+    counters, scheduler = session.executor.counters, session.scheduler
+    return {
+        "records_processed_total": counters.processed,
+        "attempts_failed_total": counters.failed,
+        "records_retried_total": counters.retried,
+        "records_delayed_total": counters.delayed,
+        "records_dead_total": counters.dead,
+        "records_dropped_total": counters.dropped,
+        "records_lost_total": scheduler.lost,
+        "write_failures_total": counters.write_failures,
+        "commit_failures_total": counters.commit_failures,
+        "assigned_partitions": len(scheduler.partitions),
+        "paused_partitions": sum(work.is_paused for work in scheduler.partitions),
+        "running_records": sum(len(work.running) for work in scheduler.partitions),
+        "delayed_records": scheduler.delayed,
+        "buffered_records": sum(len(work.offsets) for work in scheduler.partitions),
+        "buffered_bytes": sum(work.size for work in scheduler.partitions),
+    }
+
+
+def collect_metrics(session: WorkerSession) -> dict[str, dict[str, int | float]]:
+    """Return the metrics of a worker, its consumer and its producer, by prefix."""
+    return {
+        "kafka_worker_": worker_metrics(session),
+        "kafka_consumer_": session.consumer.metrics(),
+        "kafka_producer_": session.producer.metrics(),
+    }

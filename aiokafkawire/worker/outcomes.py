@@ -1,0 +1,49 @@
+"""Exceptions by which a handler says what happens to its record."""
+
+from __future__ import annotations
+
+from aiokafkawire.errors import KafkaError
+
+__all__ = ("DeadLetter", "DecodingFailed", "Drop", "Outcome", "Retry")
+
+
+class Outcome(Exception):
+    """Base class of the exceptions that a handler raises to decide about its record."""
+
+
+class Retry(Outcome):
+    """The record is tried again after a delay; it counts as an attempt.
+
+    Args:
+        after_s: Delay in seconds. Defaults to the backoff of the `RetryPolicy`.
+    """
+
+    def __init__(self, after_s: float | None = None) -> None:
+        super().__init__("retry" if after_s is None else f"retry after {after_s:g} s")
+        self.after_s = after_s
+
+
+class Drop(Outcome):
+    """The record is done, though it was not processed.
+
+    Args:
+        reason: Text for the log.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+
+
+class DeadLetter(Outcome):
+    """The record is written to the dead letter topic without further attempts.
+
+    Args:
+        reason: Text for the headers of the dead letter and the log.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+
+
+class DecodingFailed(KafkaError):
+    """The key or value of a record cannot be decoded; the cause is the decoder's exception."""

@@ -1,0 +1,134 @@
+"""What happens to a record whose handler failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Outcome, Retry
+
+__all__ = (
+    "Decision",
+    "DropRecord",
+    "Failure",
+    "RetryInPlace",
+    "RetryLater",
+    "RetryPolicy",
+    "WriteDeadLetter",
+)
+
+MAX_DOUBLINGS = 30
+
+
+class Failure(NamedTuple):
+    """A failed attempt.
+
+    Attributes:
+        error: Exception of the handler or decoder.
+        attempts: Attempts since the record was fetched, including this one.
+        tier: Retry topics that the record has passed.
+        age_ms: Time since the first failure, in milliseconds.
+        jitter: Random number from 0 to 1.
+    """
+
+    error: BaseException
+    attempts: int
+    tier: int
+    age_ms: float
+    jitter: float
+
+
+class RetryInPlace(NamedTuple):
+    """Try again after a delay. Later records of the same ordering key wait."""
+
+    delay_s: float
+
+
+class RetryLater(NamedTuple):
+    """Write the record to the retry topic of a tier."""
+
+    tier: int
+
+
+class WriteDeadLetter(NamedTuple):
+    """Write the record to the dead letter topic."""
+
+    reason: str
+
+
+class DropRecord(NamedTuple):
+    """Count the record as done."""
+
+    reason: str
+
+
+Decision = RetryInPlace | RetryLater | WriteDeadLetter | DropRecord
+
+ErrorTypes = type[BaseException] | tuple[type[BaseException], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often, and after which delays, a failed record is tried again.
+
+    A record is first tried `attempts` times in place. Then it passes the retry topics, one for each
+    of `delays_ms`, with one attempt each. Then it becomes a dead letter.
+
+    Attributes:
+        attempts: Attempts in place, including the first.
+        backoff_ms: Maximum delay before the second attempt; it doubles with each attempt. The delay
+            is a random part of it (full jitter).
+        backoff_max_ms: Maximum of the doubled delay.
+        delays_ms: Delays of the retry topics, ascending. The order of records is not kept there.
+        max_age_ms: Time since the first failure after which no attempt is made; None for no limit.
+        dead_on: Exceptions after which no retry helps.
+        retry_on: Exceptions after which a retry may help; others count as `dead_on`. None for all.
+    """
+
+    attempts: int = 3
+    backoff_ms: int = 100
+    backoff_max_ms: int = 10_000
+    delays_ms: tuple[int, ...] = ()
+    max_age_ms: int | None = None
+    dead_on: ErrorTypes = ()
+    retry_on: ErrorTypes | None = None
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {self.attempts}")
+        if self.backoff_ms < 0 or self.backoff_max_ms < self.backoff_ms:
+            raise ValueError("backoff_ms must be between 0 and backoff_max_ms")
+        if list(self.delays_ms) != sorted(set(self.delays_ms)) or any(
+            delay < 1 for delay in self.delays_ms
+        ):
+            raise ValueError(f"delays_ms must be positive and ascend, not {self.delays_ms}")
+
+    def decide(self, failure: Failure) -> Decision:
+        """Return what happens to a record after a failed attempt."""
+        error = failure.error
+        if isinstance(error, Drop):
+            return DropRecord(str(error))
+        if isinstance(error, DeadLetter):
+            return WriteDeadLetter(str(error) or "the handler raised DeadLetter")
+        if not self._may_help(error):
+            return WriteDeadLetter("no retry helps")
+        if self.max_age_ms is not None and failure.age_ms >= self.max_age_ms:
+            return WriteDeadLetter(f"{self.max_age_ms} ms after the first failure")
+        if failure.tier == 0 and failure.attempts < self.attempts:
+            return RetryInPlace(self._delay_s(failure))
+        if failure.tier < len(self.delays_ms):
+            return RetryLater(failure.tier)
+        return WriteDeadLetter("all attempts failed")
+
+    def _may_help(self, error: BaseException) -> bool:
+        if isinstance(error, Outcome):
+            return True
+        if isinstance(error, (DecodingFailed, self.dead_on)):
+            return False
+        return self.retry_on is None or isinstance(error, self.retry_on)
+
+    def _delay_s(self, failure: Failure) -> float:
+        if isinstance(failure.error, Retry) and failure.error.after_s is not None:
+            return failure.error.after_s
+        doublings = min(failure.attempts - 1, MAX_DOUBLINGS)
+        return failure.jitter * min(self.backoff_ms << doublings, self.backoff_max_ms) / 1_000

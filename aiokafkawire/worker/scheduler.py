@@ -1,0 +1,383 @@
+"""Which record runs next, which offsets may be committed, which partitions are paused.
+
+The scheduler awaits nothing and reads no clock. Its unit is the `WorkItem`: records of a partition
+that run one after the other. An item that was added is in one of these states:
+
+- ready: in `PartitionWork.ready`, to be taken;
+- waiting: behind an unfinished item with the same ordering key;
+- running: taken by a task, which finishes its records one by one;
+- delayed: a record failed, and is tried again at its due time;
+- finished: all its records are.
+
+A partition is active until `drain`, which discards the items that do not run, and lets the running
+ones end after their present record: the rest is delivered again to the next owner of the partition.
+After `remove` it is fenced: the results of records that still run are ignored.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import count
+from typing import NamedTuple
+
+from aiokafkawire.records import Record
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.worker.handlers import Handler
+from aiokafkawire.worker.offset_tracker import OffsetTracker
+from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
+
+__all__ = ("PartitionWork", "Pauses", "Scheduler", "WorkItem")
+
+RESUME_SHARE = 2
+"""A paused partition resumes when its records are at most the limit divided by this."""
+
+
+class WorkItem:
+    """Records of a partition that are processed one after the other, by one task at a time.
+
+    Attributes:
+        records: The records, in the order of offsets.
+        index: Place of the first unfinished record. The attributes from `attempts` on are about
+            that record.
+        partition: Work of the partition in the assignment that delivered the records.
+        handler: Processes the records.
+        ordering_key: The next item with the same key waits for this one; None for any order.
+        size: Bytes of keys and values.
+        due: When the first record may run; None for at once.
+        started: When the attempt or the run of the item started.
+        attempts: Failed attempts since the fetch.
+        earlier_attempts: Failed attempts before the record was written to its retry topic.
+        tier: Retry topics that the record has passed.
+        first_failure_ms: Wall-clock time of the first failure; None if there was none.
+        error: Exception of the last attempt.
+        unwritten: Decision to write a copy of the record that was not carried out yet.
+    """
+
+    __slots__ = (
+        "attempts",
+        "due",
+        "earlier_attempts",
+        "error",
+        "first_failure_ms",
+        "handler",
+        "index",
+        "ordering_key",
+        "partition",
+        "records",
+        "size",
+        "started",
+        "tier",
+        "unwritten",
+    )
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        partition: PartitionWork,
+        handler: Handler,
+        ordering_key: Hashable = None,
+    ) -> None:
+        self.records = records
+        self.index = 0
+        self.partition = partition
+        self.handler = handler
+        self.ordering_key = ordering_key
+        self.size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        self.due: float | None = None
+        self.started = 0.0
+        self.forget_failures()
+
+    @property
+    def record(self) -> Record:
+        """The first unfinished record."""
+        return self.records[self.index]
+
+    def forget_failures(self) -> None:
+        """Reset what is known about the attempts of the first unfinished record."""
+        self.attempts = self.earlier_attempts = self.tier = 0
+        self.first_failure_ms: int | None = None
+        self.error: BaseException | None = None
+        self.unwritten: RetryLater | WriteDeadLetter | None = None
+
+
+class _State(Enum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    FENCED = "fenced"
+
+
+class PartitionWork:
+    """The unfinished records of a partition during one assignment."""
+
+    __slots__ = ("is_paused", "offsets", "ready", "running", "size", "state", "tp", "waiting")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.state = _State.ACTIVE
+        self.offsets = OffsetTracker()
+        self.ready: deque[WorkItem] = deque()
+        self.waiting: dict[Hashable, deque[WorkItem]] = {}
+        self.running: dict[WorkItem, None] = {}  # in the order in which they were taken
+        self.size = 0
+        self.is_paused = False
+
+    @property
+    def is_fenced(self) -> bool:
+        """True if the partition was revoked or lost."""
+        return self.state is _State.FENCED
+
+
+class Pauses(NamedTuple):
+    """Partitions to pause and to resume."""
+
+    pause: list[TopicPartition]
+    resume: list[TopicPartition]
+
+
+class Scheduler:
+    """Decides about the records of all partitions.
+
+    Args:
+        max_records: Records of a partition, from the lowest unfinished one on, at which it is
+            paused.
+        max_bytes: Bytes of keys and values of all unfinished records at which all partitions are
+            paused.
+
+    Attributes:
+        ready: Number of items that `take` returns at once.
+        lost: Attempts whose partition was lost before they ended.
+    """
+
+    def __init__(self, *, max_records: int, max_bytes: int) -> None:
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._partitions: dict[TopicPartition, PartitionWork] = {}
+        self._turns: deque[PartitionWork] = deque()  # those with ready records
+        self._delayed: list[tuple[float, int, WorkItem]] = []
+        self._order = count()
+        self._size = 0
+        self._was_full = False  # until the size is at most a half of the limit
+        self.ready = 0
+        self.lost = 0
+
+    # --- partitions ---
+
+    @property
+    def partitions(self) -> Collection[PartitionWork]:
+        """The partitions that are assigned."""
+        return self._partitions.values()
+
+    def partition(self, tp: TopicPartition) -> PartitionWork:
+        """Return the work of an assigned partition, and create it if it has none."""
+        work = self._partitions.get(tp)
+        if work is None:
+            work = self._partitions[tp] = PartitionWork(tp)
+        return work
+
+    def drain(self, partitions: Iterable[TopicPartition]) -> None:
+        """Start no more records of these partitions."""
+        for tp in partitions:
+            work = self._partitions.get(tp)
+            if work is not None and work.state is _State.ACTIVE:
+                work.state = _State.DRAINING
+                self._discard(work)
+
+    def is_drained(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Return whether no record of these partitions runs."""
+        return not any(tp in self._partitions and self._partitions[tp].running for tp in partitions)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fence partitions: the results of records that still run are ignored."""
+        for tp in partitions:
+            work = self._partitions.pop(tp, None)
+            if work is not None:
+                work.state = _State.FENCED
+                self._discard(work)
+                self._size -= work.size
+
+    def _discard(self, work: PartitionWork) -> None:
+        discarded = sum(item.size for item in work.ready)
+        discarded += sum(item.size for items in work.waiting.values() for item in items)
+        if work.ready:
+            self._turns.remove(work)
+            self.ready -= len(work.ready)
+        work.ready.clear()
+        work.waiting.clear()
+        delayed = [entry for entry in self._delayed if entry[2].partition is work]
+        if delayed:
+            discarded += sum(item.size for _, _, item in delayed)
+            self._delayed = [entry for entry in self._delayed if entry[2].partition is not work]
+            heapq.heapify(self._delayed)
+        work.size -= discarded
+        self._size -= discarded
+
+    # --- records ---
+
+    def add(self, item: WorkItem) -> None:
+        """Add fetched records to an active partition."""
+        work, key = item.partition, item.ordering_key
+        work.size += item.size
+        self._size += item.size
+        if key is not None:
+            waiting = work.waiting.get(key)
+            if waiting is not None:
+                waiting.append(item)
+                return
+            work.waiting[key] = deque()
+        self._make_next(item)
+
+    def take(self, now: float) -> WorkItem | None:
+        """Return the next item to run; partitions take turns. None if none is ready."""
+        if self._delayed and self._delayed[0][0] <= now:
+            self.release_due(now)
+        if not self._turns:
+            return None
+        work = self._turns.popleft()
+        item = work.ready.popleft()
+        self.ready -= 1
+        if work.ready:
+            self._turns.append(work)
+        work.running[item] = None
+        item.started = now
+        return item
+
+    def finish_record(self, item: WorkItem) -> bool:
+        """Mark the first unfinished record of a running item as finished.
+
+        Returns:
+            True if the next record of the item is to run now, False if the item has ended: it has
+            no more records, or its partition was revoked.
+        """
+        work = item.partition
+        if work.state is _State.FENCED:
+            self.lost += 1
+            del work.running[item]
+            return False
+        work.offsets.finish(item.records[item.index].offset)
+        item.index += 1
+        if item.attempts or item.earlier_attempts:
+            item.forget_failures()
+        if item.index < len(item.records) and work.state is _State.ACTIVE:
+            return True
+        self._end(item)
+        return False
+
+    def _end(self, item: WorkItem) -> None:
+        """End a running item, and let the next one with its ordering key run."""
+        work, key = item.partition, item.ordering_key
+        del work.running[item]
+        work.size -= item.size
+        self._size -= item.size
+        if key is not None and work.state is _State.ACTIVE:
+            waiting = work.waiting[key]
+            if waiting:
+                self._make_next(waiting.popleft())
+            else:
+                del work.waiting[key]
+
+    def yield_turn(self, item: WorkItem) -> None:
+        """Let items of other partitions run before the next record of a running item."""
+        work = item.partition
+        if work.state is _State.ACTIVE:
+            del work.running[item]
+            self._make_ready(item)
+        else:
+            self.retry(item, 0.0)
+
+    def retry(self, item: WorkItem, due: float) -> None:
+        """Run the rest of a running item at `due`. Items with its ordering key wait meanwhile."""
+        work = item.partition
+        if work.state is _State.FENCED:
+            self.lost += 1
+            del work.running[item]
+        elif work.state is _State.DRAINING:
+            self._end(item)
+        else:
+            del work.running[item]
+            self._delay(item, due)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next delayed record is due."""
+        return self._delayed[0][0] if self._delayed else None
+
+    @property
+    def delayed(self) -> int:
+        """Number of delayed records."""
+        return len(self._delayed)
+
+    def _make_next(self, item: WorkItem) -> None:
+        """Let an item run that waits for no other."""
+        if item.due is None:
+            self._make_ready(item)
+        else:
+            self._delay(item, item.due)
+
+    def _make_ready(self, item: WorkItem) -> None:
+        work = item.partition
+        if not work.ready:
+            self._turns.append(work)
+        work.ready.append(item)
+        self.ready += 1
+
+    def _delay(self, item: WorkItem, due: float) -> None:
+        heapq.heappush(self._delayed, (due, next(self._order), item))
+
+    def release_due(self, now: float) -> None:
+        """Make the delayed records ready that are due."""
+        while self._delayed and self._delayed[0][0] <= now:
+            self._make_ready(heapq.heappop(self._delayed)[2])
+
+    # --- commits and pauses ---
+
+    def offsets_to_commit(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that changed since `mark_committed`.
+
+        Args:
+            partitions: Defaults to all assigned partitions.
+        """
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp in self._partitions if partitions is None else partitions:
+            work = self._partitions.get(tp)
+            if work is None:
+                continue
+            offset = work.offsets.committable
+            if offset is not None and offset != work.offsets.committed:
+                offsets[tp] = offset
+        return offsets
+
+    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Record that these offsets are committed."""
+        for tp, offset in offsets.items():
+            if tp in self._partitions:
+                self._partitions[tp].offsets.committed = offset
+
+    def may_resume(self, item: WorkItem) -> bool:
+        """Return whether `update_pauses` may find a partition to resume after a record."""
+        if self._was_full and self._size * RESUME_SHARE <= self._max_bytes:
+            return True
+        work = item.partition
+        return work.is_paused and len(work.offsets) * RESUME_SHARE <= self._max_records
+
+    def update_pauses(self) -> Pauses:
+        """Return the partitions to pause and resume, which are then regarded as such."""
+        changed = Pauses([], [])
+        is_full = self._size >= self._max_bytes
+        self._was_full = is_full or (self._was_full and self._size * RESUME_SHARE > self._max_bytes)
+        for tp, work in self._partitions.items():
+            if not work.is_paused and (is_full or len(work.offsets) >= self._max_records):
+                work.is_paused = True
+                changed.pause.append(tp)
+            elif (
+                work.is_paused
+                and not self._was_full
+                and len(work.offsets) * RESUME_SHARE <= self._max_records
+            ):
+                work.is_paused = False
+                changed.resume.append(tp)
+        return changed

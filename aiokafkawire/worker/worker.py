@@ -1,0 +1,346 @@
+"""`Worker`: the public interface."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, Unpack
+
+import anyio
+
+from aiokafkawire.config import ClientConfig, WorkerConfig, WorkerOptions, make_config
+from aiokafkawire.connection import parse_api_version
+from aiokafkawire.errors import IllegalState
+from aiokafkawire.logs import log_fields
+from aiokafkawire.runtime import (
+    AT_ONCE,
+    NEVER,
+    Address,
+    BaseClient,
+    Runtime,
+    Supervisor,
+    client_label,
+)
+from aiokafkawire.types import require_topic_name
+from aiokafkawire.worker.decoding import DecoderArgument, make_decoder
+from aiokafkawire.worker.handlers import Handler, OrderBy
+from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
+from aiokafkawire.worker.health_server import HealthServer, format_metrics
+from aiokafkawire.worker.metrics import collect_metrics, worker_metrics
+from aiokafkawire.worker.retry_policy import RetryPolicy
+from aiokafkawire.worker.session import ClientOptionSets, WorkerSession
+
+__all__ = ("Worker",)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+CANCELLED_EXIT = 128
+"""A process that ends because of a signal has the exit code 128 plus the number of the signal."""
+
+
+class Worker(BaseClient[WorkerSession]):
+    """Processes the records of topics as a member of a consumer group.
+
+    ::
+
+        worker = Worker(bootstrap_servers="localhost:9092", group_id="billing")
+
+        @worker.on("orders", order_by="key", value=Order, retries=RetryPolicy(attempts=5))
+        async def bill(record):
+            await charge(record.value)
+
+        worker.run_forever()
+
+    A record is done when its handler has returned. If the handler raises, the record is tried again
+    as its `RetryPolicy` says; a record that still fails is written to a dead letter topic, and is
+    done once all in-sync replicas have it. The worker commits the offset of the oldest record that
+    is not done: after a crash no record is skipped, and some are processed again.
+
+    Handlers run concurrently, up to `concurrency`. Those of the same partition (the default) or key
+    run one after the other. When a partition is revoked, running handlers may finish for
+    `drain_timeout_ms`; their results are ignored if they take longer.
+
+    Attributes:
+        health_address: Address of the health server; None before the start or without a
+            `health_port`.
+    """
+
+    def __init__(
+        self,
+        *,
+        consumer_options: Mapping[str, Any] | None = None,
+        producer_options: Mapping[str, Any] | None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        """Check the arguments. `run`, `start` or `async with` connects.
+
+        Args:
+            consumer_options: More options of the worker's `Consumer`. Its defaults differ in
+                `auto_offset_reset="earliest"`, so that no record is skipped, and in
+                `partition_assignment_strategy=["cooperative-sticky"]`.
+            producer_options: More options of the `Producer` of retries and dead letters.
+            **options: Options of `WorkerConfig`, which
+                `help(aiokafkawire.config.WorkerOptions)` describes.
+
+        Raises:
+            InvalidOption: An option is unknown or invalid.
+        """
+        self.config = make_config(WorkerConfig, options)
+        parse_api_version(self.config.api_version)
+        common = {field.name for field in dataclasses.fields(ClientConfig)}
+        self._option_sets = ClientOptionSets(
+            {name: value for name, value in options.items() if name in common},
+            consumer_options or {},
+            producer_options or {},
+        )
+        # Wrong options are errors of the constructor.
+        self._option_sets.make_consumer(self.config)
+        self._option_sets.make_producer()
+        super().__init__(
+            "worker",
+            client_label("Worker", self.config, self.config.group_id),
+            log_prefix=f"worker of group {self.config.group_id}",
+            fields=log_fields(client_id=self.config.client_id, group=self.config.group_id),
+        )
+        self._handlers: list[Handler] = []
+        self.health_address: Address | None = None
+
+    def on(
+        self,
+        *topics: str,
+        order_by: OrderBy = "partition",
+        key: DecoderArgument = None,
+        value: DecoderArgument = None,
+        retries: RetryPolicy | None = None,
+        timeout_ms: float | None = None,
+    ) -> Callable[[_Function], _Function]:
+        """Register the decorated function as the handler of topics.
+
+        The function gets a `WorkerRecord`. It may be async; other functions run in threads. It may
+        raise `Retry`, `Drop` or `DeadLetter` to decide what happens to the record.
+
+        Args:
+            *topics: Names of topics.
+            order_by: `"partition"` or `"key"`: records with the same one are processed one after
+                the other, in the order of the log. None for any order. A function of the `Record`
+                returns what orders it, or None. Records with the key None have no order by key.
+            key: Decodes keys, as `value`.
+            value: Decodes values: None or `bytes`, `str`, `dict`, `list`, a pydantic model
+                or a dataclass (all from JSON), or a function of the bytes, such as
+                `msgspec.json.Decoder(Order).decode`. A record that cannot be decoded becomes a dead
+                letter.
+            retries: What happens after a failure. Defaults to `RetryPolicy()`.
+            timeout_ms: Limit of one attempt in milliseconds. A function in a thread is not
+                stopped: the attempt ends when it returns.
+
+        Raises:
+            IllegalState: The worker was started.
+            TypeError: A topic is not a string, or a decoder is unknown.
+            ValueError: A topic has a handler already, or a name is invalid.
+        """
+        if not topics:
+            raise TypeError("on() needs a topic: @worker.on('orders')")
+        for topic in topics:
+            require_topic_name(topic)
+        if order_by not in ("partition", "key", None) and not callable(order_by):
+            raise ValueError(
+                f"order_by must be 'partition', 'key', None or a function: {order_by!r}"
+            )
+        decode_key, decode_value = make_decoder(key), make_decoder(value)
+
+        def register(function: _Function) -> _Function:
+            if self._lifecycle.session is not None:
+                raise IllegalState("the worker runs: register handlers before it starts")
+            taken = {topic for handler in self._handlers for topic in handler.topics}
+            for topic in topics:
+                if topic in taken:
+                    raise ValueError(f"topic {topic!r} has a handler already")
+            self._handlers.append(
+                Handler(
+                    function=function,
+                    topics=topics,
+                    order_by=order_by,
+                    decode_key=decode_key,
+                    decode_value=decode_value,
+                    timeout_s=None if timeout_ms is None else timeout_ms / 1_000,
+                    retries=retries or RetryPolicy(),
+                )
+            )
+            return function
+
+        return register
+
+    # --- start and stop ---
+
+    async def run(self) -> None:
+        """Process records until `request_stop`, or until the worker fails.
+
+        If the call is cancelled, running handlers are cancelled too, and their records are
+        delivered again.
+
+        Raises:
+            KafkaError: The consumer failed permanently, or a start failed.
+            Exception: With `on_exhausted="stop"`, the last exception of a handler.
+        """
+        async with self:
+            await self._lifecycle.require_session().ended.wait()
+
+    def run_forever(
+        self,
+        *,
+        backend: Literal["asyncio", "trio"] = "asyncio",
+        backend_options: dict[str, Any] | None = None,
+    ) -> None:
+        """Run an event loop with the worker, until SIGTERM or SIGINT. For the main thread.
+
+        The first signal stops the worker: running handlers may finish for `drain_timeout_ms`. A
+        second one cancels them.
+
+        Args:
+            backend: Library of the event loop.
+            backend_options: Options of `anyio.run`, such as `{"use_uvloop": True}`.
+
+        Raises:
+            SystemExit: A second signal came; the code is 128 plus its number.
+            KafkaError: See `run`.
+        """
+        number = anyio.run(self._run_with_signals, backend=backend, backend_options=backend_options)
+        if number is not None:
+            raise SystemExit(CANCELLED_EXIT + number)
+
+    async def _run_with_signals(self) -> int | None:
+        cancelled_by: int | None = None
+        failure: BaseException | None = None
+
+        async def watch() -> None:
+            nonlocal cancelled_by
+            with anyio.open_signal_receiver(*SIGNALS) as signals:
+                count = 0
+                async for number in signals:
+                    count += 1
+                    if count == 1:
+                        self.request_stop()
+                    else:
+                        cancelled_by = number
+                        self.cancel_handlers()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            try:
+                await self.run()
+            except Exception as error:
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return cancelled_by
+
+    def request_stop(self) -> None:
+        """Let `run` return after running handlers have finished; may be called again."""
+        session = self._lifecycle.session
+        if session is not None:
+            session.end()
+
+    def cancel_handlers(self) -> None:
+        """Let a worker that stops wait no longer for running handlers."""
+        session = self._lifecycle.session
+        if session is not None:
+            session.end()
+            session.stop_waiting()
+
+    async def start(self) -> None:
+        """Connect and start to process records, as entering `async with` does.
+
+        Raises:
+            IllegalState: No handler is registered.
+            NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
+            PartialFailure: The dead letter topic or a retry topic cannot be created.
+        """
+        if not self._handlers:
+            raise IllegalState("the worker has no handler: decorate a function with @worker.on(…)")
+        await super().start()
+
+    async def stop(self) -> None:
+        """Finish running handlers for up to `drain_timeout_ms`, commit and leave the group.
+
+        Raises:
+            Exception: The failure of the worker; see `run`.
+        """
+        await super().stop()
+
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> WorkerSession:
+        session = WorkerSession(self.config, self._option_sets, self._handlers, runtime, supervisor)
+        await session.start()
+        if self.config.health_port is not None:
+            try:
+                self.health_address = await self._serve_health(session, runtime, supervisor)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await session.close(AT_ONCE)
+                raise
+        return session
+
+    async def _serve_health(
+        self, session: WorkerSession, runtime: Runtime, supervisor: Supervisor
+    ) -> Address:
+        assert self.config.health_port is not None
+        pages = {
+            "/livez": lambda: health_page(check_health(session), "is_alive"),
+            "/readyz": lambda: health_page(check_health(session), "is_ready"),
+            "/metrics": lambda: format_metrics(collect_metrics(session)),
+        }
+        session.health_server = HealthServer(runtime, supervisor, pages)
+        return await session.health_server.start(self.config.health_host, self.config.health_port)
+
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
+        self._lifecycle.check_loop()
+        session = self._lifecycle.session
+        if session is None:
+            await self._lifecycle.stop(_close_at_once, NEVER)
+            return None
+        session.end()
+        is_cancelled = body_error is not None and not isinstance(body_error, Exception)
+        now = session.runtime.clock.now()
+        drain_s = 0.0 if is_cancelled else self.config.drain_timeout_ms / 1_000
+        drain_deadline = now + drain_s
+
+        async def close(session: WorkerSession) -> None:
+            await session.close(drain_deadline)
+
+        await self._lifecycle.stop(close, drain_deadline + self.config.close_timeout_ms / 1_000)
+        failure = session.failure or self._lifecycle.take_unreported_failure()
+        return failure if isinstance(failure, Exception) else None
+
+    # --- state ---
+
+    def health(self) -> WorkerHealth:
+        """Return whether the worker makes progress and is ready.
+
+        Before the start and after the end the worker is neither alive nor ready.
+        """
+        session = self._lifecycle.open_session
+        if session is None:
+            return WorkerHealth(
+                is_alive=False,
+                is_ready=False,
+                reasons=(str(self),),
+                running=0,
+                delayed=0,
+                oldest_attempt_s=0.0,
+            )
+        return check_health(session)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return counters and gauges of the worker by name.
+
+        Raises:
+            ClientClosed: The worker is not running.
+        """
+        return worker_metrics(self._lifecycle.require_session())
+
+
+async def _close_at_once(session: WorkerSession) -> None:
+    await session.close(AT_ONCE)

@@ -1,0 +1,32 @@
+"""Handlers and records for tests of the worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafkawire.records import Record
+from aiokafkawire.worker.handlers import Handler, OrderBy, WorkerRecord
+from aiokafkawire.worker.retry_policy import RetryPolicy
+
+
+async def ignore(record: WorkerRecord[Any, Any]) -> None:
+    """Process nothing."""
+
+
+def handler(order_by: OrderBy = "partition", **arguments: Any) -> Handler:
+    return Handler(
+        **{
+            "function": ignore,
+            "topics": ("t",),
+            "order_by": order_by,
+            "decode_key": None,
+            "decode_value": None,
+            "timeout_s": None,
+            "retries": RetryPolicy(),
+        }
+        | arguments
+    )
+
+
+def record(offset: int, key: bytes | None = None, **arguments: Any) -> Record:
+    return Record("t", arguments.pop("partition", 0), offset, key=key, **arguments)

@@ -1,0 +1,136 @@
+"""Names and headers of retries and dead letters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.worker.letters import (
+    DIALECTS,
+    RETRY_PREFIX,
+    Dialect,
+    FailedRecord,
+    Origin,
+    RetryState,
+    dead_letter_headers,
+    read_origin,
+    read_retry_state,
+    retry_headers,
+    retry_topic,
+)
+from tests.worker.helpers import record
+
+ORIGIN = Origin("orders", 3, 1_234_567_890_123, 1_700_000_000_000)
+STATE = RetryState(ORIGIN, 4, 1, 1_700_000_060_000, 1_700_000_000_500)
+
+
+def failed(error: BaseException, **arguments: object) -> FailedRecord:
+    return FailedRecord(record(5, **arguments), ORIGIN, "billing", 4, "all attempts failed", error)
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "name"),
+    [
+        (250, "g.retry.250ms"),
+        (10_000, "g.retry.10s"),
+        (90_000, "g.retry.90s"),
+        (600_000, "g.retry.10m"),
+        (3_600_000, "g.retry.1h"),
+        (172_800_000, "g.retry.2d"),
+    ],
+)
+def test_a_retry_topic_has_its_delay_in_its_name(delay_ms: int, name: str):
+    assert retry_topic("g", delay_ms) == name
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.text(), NUMBERS, NUMBERS)
+def test_the_state_of_a_retry_is_read_as_written(topic: str, offset: int, time_ms: int):
+    state = STATE._replace(
+        origin=Origin(topic.encode(errors="replace").decode(), 3, offset, time_ms),
+        not_before_ms=time_ms,
+    )
+    written = retry_headers(record(0, headers=[("trace", b"x")]), state)
+    assert written[0] == ("trace", b"x")
+    assert read_retry_state(record(1, headers=written)) == state
+
+
+def test_an_older_state_is_replaced():
+    first = retry_headers(record(0, headers=[("trace", None)]), STATE)
+    second = retry_headers(record(1, headers=first), STATE._replace(tier=2))
+    assert len(second) == len(first)
+    assert read_retry_state(record(2, headers=second)).tier == 2
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([name for name, _ in retry_headers(record(0), STATE)]) | st.text(),
+            st.none() | st.binary(max_size=30),
+        ),
+        max_size=12,
+    )
+)
+def test_headers_of_others_are_a_value_error(headers: list[tuple[str, bytes | None]]):
+    try:
+        read_retry_state(record(0, headers=headers))
+    except ValueError:
+        pass
+    else:
+        assert len({name for name, _ in headers if name.startswith(RETRY_PREFIX)}) == 8
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_dead_letter_says_where_the_record_was_written(dialect: Dialect):
+    headers = dead_letter_headers(
+        failed(ValueError("broken"), headers=[("trace", b"x")], timestamp_ms=ORIGIN.timestamp_ms),
+        dialect,
+    )
+    assert headers[0] == ("trace", b"x")
+    letter = record(0, headers=headers, timestamp_ms=ORIGIN.timestamp_ms)
+    origin = read_origin(letter, dialect)
+    assert origin is not None
+    assert origin[:3] == ORIGIN[:3]
+    # A dead letter of a dead letter has each header once.
+    again = dead_letter_headers(failed(ValueError("broken"), headers=headers), dialect)
+    assert [name for name, _ in again] == [name for name, _ in headers]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_record_of_others_has_no_origin(dialect: Dialect):
+    assert read_origin(record(0, headers=[("trace", b"x")]), dialect) is None
+
+
+def test_texts_are_bounded_and_need_no_utf8():
+    error = ValueError("\ud800" * 20_000)
+    headers = dict(dead_letter_headers(failed(error), "kafka"))
+    message, stacktrace = headers["__dlq.errors.message"], headers["__dlq.errors.stacktrace"]
+    assert message is not None
+    assert stacktrace is not None
+    assert message.startswith(b"all attempts failed: \\ud800")
+    assert len(message) < 10_000
+    assert len(stacktrace) < 100_000
+
+
+def test_the_dialect_of_kafka_is_text():
+    headers = dict(dead_letter_headers(failed(KeyError("customer")), "kafka"))
+    assert headers.pop("__dlq.errors.stacktrace")
+    assert headers == {
+        "__dlq.errors.topic": b"orders",
+        "__dlq.errors.partition": b"3",
+        "__dlq.errors.offset": b"1234567890123",
+        "__dlq.errors.group": b"billing",
+        "__dlq.errors.delivery.count": b"4",
+        "__dlq.errors.message": b"all attempts failed: 'customer'",
+        "__dlq.errors.exception": b"builtins.KeyError",
+    }
+
+
+def test_the_dialect_of_spring_has_binary_numbers():
+    headers = dict(dead_letter_headers(failed(KeyError("customer")), "spring"))
+    assert headers["kafka_dlt-original-partition"] == b"\0\0\0\3"
+    assert headers["kafka_dlt-original-offset"] == (1_234_567_890_123).to_bytes(8, "big")
+    assert headers["kafka_dlt-exception-fqcn"] == b"builtins.KeyError"

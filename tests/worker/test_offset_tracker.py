@@ -1,0 +1,50 @@
+"""The offset that may be committed, against a model."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.records import Record
+from aiokafkawire.types import NO_LEADER_EPOCH, OffsetAndMetadata
+from aiokafkawire.worker.offset_tracker import OffsetTracker
+
+
+def records(*offsets: int, leader_epoch: int = 3) -> list[Record]:
+    return [Record("t", 0, offset, leader_epoch=leader_epoch) for offset in offsets]
+
+
+def test_nothing_is_committed_before_the_first_record():
+    assert OffsetTracker().committable is None
+
+
+@given(st.sets(st.integers(0, 60), min_size=1).map(sorted), st.randoms(use_true_random=False))
+def test_the_lowest_unfinished_record_is_committed(offsets: list[int], rng: random.Random):
+    tracker = OffsetTracker()
+    middle = rng.randint(0, len(offsets))
+    for part in (offsets[:middle], offsets[middle:]):
+        if part:
+            tracker.add(records(*part))
+    unfinished = list(offsets)
+    for offset in rng.sample(offsets, len(offsets)):
+        tracker.finish(offset)
+        unfinished.remove(offset)
+        committable = tracker.committable
+        assert committable is not None
+        assert committable.offset == (unfinished[0] if unfinished else offsets[-1] + 1)
+        assert len(tracker) == sum(o >= committable.offset for o in offsets)
+
+
+def test_the_leader_epoch_is_that_of_the_record_before():
+    tracker = OffsetTracker()
+    tracker.add(records(5, 6, leader_epoch=1))
+    assert tracker.committable == OffsetAndMetadata(5, leader_epoch=NO_LEADER_EPOCH)
+    tracker.add(records(9, leader_epoch=2))
+    tracker.finish(5)
+    assert tracker.committable == OffsetAndMetadata(6, leader_epoch=1)
+    tracker.finish(6)
+    assert tracker.committable == OffsetAndMetadata(9, leader_epoch=1)
+    tracker.finish(9)
+    assert tracker.committable == OffsetAndMetadata(10, leader_epoch=2)

@@ -1,0 +1,94 @@
+"""Decisions about failed records."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Retry
+from aiokafkawire.worker.retry_policy import (
+    DropRecord,
+    Failure,
+    RetryInPlace,
+    RetryLater,
+    RetryPolicy,
+    WriteDeadLetter,
+)
+
+POLICY = RetryPolicy(attempts=3, backoff_ms=100, backoff_max_ms=150, delays_ms=(1_000, 5_000))
+
+
+def failure(
+    error: BaseException | None = None,
+    *,
+    attempts: int = 1,
+    tier: int = 0,
+    age_ms: float = 0,
+    jitter: float = 1.0,
+) -> Failure:
+    return Failure(error or ValueError("broken"), attempts, tier, age_ms, jitter)
+
+
+@pytest.mark.parametrize(
+    ("given", "delay_s"),
+    [
+        (failure(attempts=1), 0.1),
+        (failure(attempts=2), 0.15),  # the maximum
+        (failure(attempts=1, jitter=0.5), 0.05),
+        (failure(Retry(7.0), attempts=2), 7.0),
+        (failure(Retry(), attempts=1), 0.1),
+    ],
+)
+def test_the_first_attempts_are_in_place(given: Failure, delay_s: float):
+    assert POLICY.decide(given) == RetryInPlace(pytest.approx(delay_s))
+
+
+def test_a_backoff_never_overflows():
+    policy = RetryPolicy(attempts=10_000, backoff_ms=1)
+    assert policy.decide(failure(attempts=9_000)) == RetryInPlace(10.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "tier"),
+    [(failure(attempts=3), 0), (failure(attempts=1, tier=1), 1), (failure(Retry(), attempts=3), 0)],
+)
+def test_then_come_the_retry_topics(given: Failure, tier: int):
+    assert POLICY.decide(given) == RetryLater(tier)
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "reason"),
+    [
+        (POLICY, failure(tier=2), "all attempts failed"),
+        (RetryPolicy(attempts=1), failure(), "all attempts failed"),
+        (POLICY, failure(DeadLetter("no such customer")), "no such customer"),
+        (POLICY, failure(DecodingFailed("not JSON")), "no retry helps"),
+        (RetryPolicy(dead_on=ValueError), failure(), "no retry helps"),
+        (RetryPolicy(retry_on=OSError), failure(), "no retry helps"),
+        (RetryPolicy(max_age_ms=50), failure(age_ms=50), "50 ms after the first failure"),
+    ],
+)
+def test_a_record_becomes_a_dead_letter(policy: RetryPolicy, given: Failure, reason: str):
+    assert policy.decide(given) == WriteDeadLetter(reason)
+
+
+def test_retry_on_does_not_apply_to_an_explicit_retry():
+    assert isinstance(RetryPolicy(retry_on=OSError).decide(failure(Retry())), RetryInPlace)
+
+
+def test_a_record_is_dropped():
+    assert POLICY.decide(failure(Drop("test order"))) == DropRecord("test order")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"attempts": 0}, "attempts"),
+        ({"backoff_ms": -1}, "backoff_ms"),
+        ({"backoff_ms": 10, "backoff_max_ms": 5}, "backoff_max_ms"),
+        ({"delays_ms": (5, 5)}, "ascend"),
+        ({"delays_ms": (0,)}, "positive"),
+    ],
+)
+def test_impossible_policies_are_refused(arguments: dict[str, object], text: str):
+    with pytest.raises(ValueError, match=text):
+        RetryPolicy(**arguments)  # type: ignore[arg-type]

@@ -1,0 +1,265 @@
+"""The scheduler: examples, and random steps against its invariants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aiokafkawire.records import Record
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.scheduler import PartitionWork, Scheduler, WorkItem
+from tests.worker.helpers import handler, record
+
+TP = TopicPartition("t", 0)
+
+
+def make_scheduler(max_records: int = 1_000, max_bytes: int = 1_000_000) -> Scheduler:
+    return Scheduler(max_records=max_records, max_bytes=max_bytes)
+
+
+def add(scheduler: Scheduler, records: list[Record], order_by: object = "key") -> None:
+    work = scheduler.partition(records[0].topic_partition)
+    work.offsets.add(records)
+    for key, group in handler(order_by).group(records):  # type: ignore[arg-type]
+        scheduler.add(WorkItem(group, work, handler(), key))
+
+
+def committable(scheduler: Scheduler) -> dict[TopicPartition, int]:
+    return {tp: offset.offset for tp, offset in scheduler.offsets_to_commit().items()}
+
+
+def test_records_of_a_key_run_one_after_the_other():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0, b"a"), record(1, b"b"), record(2, b"a")])
+    first, second = scheduler.take(0), scheduler.take(0)
+    assert first is not None
+    assert second is not None
+    assert scheduler.take(0) is None
+    assert [first.record.offset, second.record.offset] == [0, 1]
+    assert scheduler.finish_record(first)  # the next record of the same item
+    assert first.record.offset == 2
+    assert committable(scheduler) == {TP: 1}
+    assert not scheduler.finish_record(first)
+    assert not scheduler.finish_record(second)
+    assert committable(scheduler) == {TP: 3}
+
+
+def test_a_failed_record_blocks_its_key_alone():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0, b"a")])
+    add(scheduler, [record(1, b"a"), record(2, b"b")])
+    failed = scheduler.take(0)
+    assert failed is not None
+    scheduler.retry(failed, due=5.0)
+    assert scheduler.next_due == 5.0
+    other = scheduler.take(1.0)
+    assert other is not None
+    assert other.record.offset == 2
+    assert scheduler.take(4.9) is None
+    assert scheduler.take(5.0) is failed
+    assert not scheduler.finish_record(failed)
+    following = scheduler.take(5.0)
+    assert following is not None
+    assert following.record.offset == 1
+
+
+def test_partitions_take_turns():
+    scheduler = make_scheduler()
+    for partition in (0, 1):
+        add(scheduler, [record(n, partition=partition) for n in range(3)], order_by=None)
+    taken = [scheduler.take(0) for _ in range(6)]
+    assert [item.record.partition for item in taken if item] == [0, 1, 0, 1, 0, 1]
+
+
+def test_draining_starts_nothing_and_waits_for_what_runs():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0), record(1)])
+    running = scheduler.take(0)
+    assert running is not None
+    scheduler.drain([TP])
+    assert not scheduler.is_drained([TP])
+    assert scheduler.take(0) is None
+    assert not scheduler.finish_record(running)
+    assert scheduler.is_drained([TP])
+    assert committable(scheduler) == {TP: 1}
+
+
+def test_a_run_of_records_ends_when_its_partition_drains():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0), record(1)], order_by="partition")
+    running = scheduler.take(0)
+    assert running is not None
+    scheduler.drain([TP])
+    assert not scheduler.finish_record(running)
+    assert committable(scheduler) == {TP: 1}
+
+
+def test_the_result_of_a_lost_partition_is_ignored_after_it_came_back():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0), record(1)], order_by=None)
+    finished, failed = scheduler.take(0), scheduler.take(0)
+    assert finished is not None
+    assert failed is not None
+    scheduler.remove([TP])
+    add(scheduler, [record(0), record(1)], order_by=None)
+    assert not scheduler.finish_record(finished)
+    scheduler.retry(failed, due=0.0)
+    assert scheduler.lost == 2
+    assert committable(scheduler) == {TP: 0}
+    assert scheduler.delayed == 0
+
+
+def test_a_partition_pauses_at_its_limit_and_resumes_at_half():
+    scheduler = make_scheduler(max_records=4)
+    add(scheduler, [record(n) for n in range(4)], order_by=None)
+    assert scheduler.update_pauses().pause == [TP]
+    items = [scheduler.take(0) for _ in range(4)]
+    for item in reversed(items[1:]):
+        assert item is not None
+        scheduler.finish_record(item)
+    assert scheduler.update_pauses() == ([], [])  # the oldest record is unfinished
+    assert items[0] is not None
+    scheduler.finish_record(items[0])
+    assert scheduler.may_resume(items[0])
+    assert scheduler.update_pauses().resume == [TP]
+
+
+def test_all_partitions_pause_at_the_limit_of_bytes():
+    scheduler = make_scheduler(max_bytes=100)
+    scheduler.partition(TopicPartition("t", 1))
+    add(scheduler, [record(0, value=bytes(100))])
+    assert len(scheduler.update_pauses().pause) == 2
+    item = scheduler.take(0)
+    assert item is not None
+    scheduler.finish_record(item)
+    assert scheduler.may_resume(item)
+    assert len(scheduler.update_pauses().resume) == 2
+
+
+KEYS = st.sampled_from([None, b"a", b"b", b"c"])
+
+
+class SchedulerModel(RuleBasedStateMachine):
+    """Random fetches, results, failures, revocations and losses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scheduler = make_scheduler(max_records=8, max_bytes=400)
+        self.now = 0.0
+        self.next_offset: dict[TopicPartition, int] = defaultdict(int)
+        self.done: dict[TopicPartition, set[int]] = defaultdict(set)
+        self.last_of_key: dict[tuple[PartitionWork, bytes], int] = {}
+        self.running: list[WorkItem] = []
+
+    @rule(partition=st.integers(0, 2), keys=st.lists(KEYS, min_size=1, max_size=6))
+    def fetch(self, partition: int, keys: list[bytes | None]) -> None:
+        tp = TopicPartition("t", partition)
+        records = []
+        for key in keys:
+            records.append(record(self.next_offset[tp], key, partition=partition))
+            self.next_offset[tp] += 2  # logs have gaps
+        if self.scheduler.partition(tp).state.value == "active":
+            add(self.scheduler, records)
+
+    @rule(seconds=st.floats(0, 3))
+    def take(self, seconds: float) -> None:
+        self.now += seconds
+        item = self.scheduler.take(self.now)
+        if item is None:
+            return
+        self.running.append(item)
+        self._check_order(item)
+
+    def _check_order(self, item: WorkItem) -> None:
+        key = item.ordering_key
+        if key is not None:
+            assert isinstance(key, bytes)
+            last = self.last_of_key.get((item.partition, key), -1)
+            assert item.record.offset >= last
+            self.last_of_key[item.partition, key] = item.record.offset
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        item = data.draw(st.sampled_from(self.running))
+        work, offset = item.partition, item.record.offset
+        if not work.is_fenced:
+            self.done[work.tp].add(offset)
+        if self.scheduler.finish_record(item):
+            self._check_order(item)
+        else:
+            self.running.remove(item)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), delay=st.floats(0, 3))
+    def fail(self, data: st.DataObject, delay: float) -> None:
+        item = data.draw(st.sampled_from(self.running))
+        self.running.remove(item)
+        self.scheduler.retry(item, self.now + delay)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def yield_turn(self, data: st.DataObject) -> None:
+        item = data.draw(st.sampled_from(self.running))
+        self.running.remove(item)
+        self.scheduler.yield_turn(item)
+
+    @rule(partition=st.integers(0, 2))
+    def drain(self, partition: int) -> None:
+        self.scheduler.drain([TopicPartition("t", partition)])
+
+    @rule(partition=st.integers(0, 2))
+    def revoke(self, partition: int) -> None:
+        tp = TopicPartition("t", partition)
+        work = self.scheduler.partition(tp)
+        offset = work.offsets.committable
+        self.scheduler.remove([tp])
+        assert work.is_fenced
+        # The next owner starts at the committed offset.
+        if offset is not None:
+            self.next_offset[tp] = offset.offset + offset.offset % 2
+        self.done[tp] = {o for o in self.done[tp] if o < self.next_offset[tp]}
+
+    @invariant()
+    def no_unfinished_record_is_committed(self) -> None:
+        for tp, offset in self.scheduler.offsets_to_commit().items():
+            assert all(o in self.done[tp] for o in range(0, offset.offset, 2))
+
+    @invariant()
+    def one_record_of_a_key_runs(self) -> None:
+        running = [
+            (item.partition, item.ordering_key)
+            for item in self.running
+            if item.ordering_key is not None
+        ]
+        assert len(running) == len(set(running))
+
+    @invariant()
+    def counts_are_those_of_the_items(self) -> None:
+        works = self.scheduler.partitions
+        assert self.scheduler.ready == sum(len(work.ready) for work in works)
+        assert self.scheduler._size == sum(work.size for work in works)
+        assert all(work.size >= 0 for work in works)
+        assert {item for work in works for item in work.running} == {
+            item for item in self.running if not item.partition.is_fenced
+        }
+
+    def teardown(self) -> None:
+        """Every record of an active partition is processed in the end."""
+        for item in self.running:
+            while self.scheduler.finish_record(item):
+                pass
+        while (item_ := self.scheduler.take(float("inf"))) is not None:
+            while self.scheduler.finish_record(item_):
+                pass
+        for work in self.scheduler.partitions:
+            if work.state.value == "active":
+                assert len(work.offsets) == 0
+                assert work.size == 0
+
+
+SchedulerModel.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestSchedulerModel = SchedulerModel.TestCase

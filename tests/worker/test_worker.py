@@ -1,0 +1,237 @@
+"""The worker on the embedded broker: faults, probes, signals and wrong use."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import IllegalState, InvalidOption, PartialFailure
+from aiokafkawire.producer import Producer
+from aiokafkawire.testing import ApiKey, Close
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker import RetryPolicy, Worker, executor
+from tests.worker.helpers import ignore
+
+TP = TopicPartition("orders", 0)
+WITHIN_S = 20.0
+
+
+@pytest.fixture
+async def broker() -> Any:
+    async with Broker() as broker:
+        await broker.create_topic("orders", partitions=1)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(5):
+                await producer.send("orders", value=b"%d" % number)
+        yield broker
+
+
+def make_worker(broker: Broker, **options: Any) -> Worker:
+    return Worker(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="billing",
+        **({"commit_interval_ms": 50, "drain_timeout_ms": 2_000} | options),
+    )
+
+
+async def committed(broker: Broker) -> int | None:
+    async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="billing") as consumer:
+        found = (await consumer.committed(TP))[TP]
+    return None if found is None else found.offset
+
+
+async def wait_for(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - the state of a worker has no event
+        await anyio.sleep(0.02)
+
+
+async def test_a_record_is_not_committed_until_its_dead_letter_is_written(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(executor, "WRITE_BACKOFF_S", 0.05)
+    worker = make_worker(
+        broker,
+        stall_timeout_ms=1,
+        producer_options={"delivery_timeout_ms": 300, "request_timeout_ms": 200},
+    )
+    attempts = 0
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    async def process(record: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        if record.offset == 1:
+            raise ValueError("broken")
+
+    fault = broker.on(ApiKey.PRODUCE, Close())
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: worker.metrics()["write_failures_total"] >= 2)
+            await anyio.sleep(0.1)
+            health = worker.health()
+            assert await committed(broker) == 1
+            fault.remove()
+            await wait_for(lambda: worker.metrics()["records_processed_total"] == 4)
+    assert not health.is_alive
+    assert "failed records cannot be written" in health.reasons[0]
+    assert attempts == 5  # the handler is not called again
+    assert await committed(broker) == 5
+
+
+async def test_a_handler_that_hangs_is_reported_while_the_member_stays(broker: Broker):
+    worker = make_worker(broker, stall_timeout_ms=200, drain_timeout_ms=0, health_port=0)
+
+    @worker.on("orders")
+    async def process(record: Any) -> None:
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: worker.health().is_ready)
+            await wait_for(lambda: not worker.health().is_alive)
+            assert worker.health_address is not None
+            async with await anyio.connect_tcp(*worker.health_address) as stream:
+                await stream.send(b"GET /livez HTTP/1.1\r\n\r\n")
+                response = await stream.receive()
+            assert response.startswith(b"HTTP/1.1 503 ")
+            assert b"process has been processing orders-0 offset 0" in response
+            assert worker._lifecycle.session is not None
+            assert TP in worker._lifecycle.session.consumer.assignment()
+    assert not worker.health().is_alive
+    assert await committed(broker) in {None, 0}
+
+
+async def test_a_cancelled_run_cancels_handlers(broker: Broker):
+    worker = make_worker(broker, drain_timeout_ms=60_000)
+    running = anyio.Event()
+
+    @worker.on("orders")
+    async def process(record: Any) -> None:
+        running.set()
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(WITHIN_S):
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await running.wait()
+            group.cancel_scope.cancel()
+
+
+async def test_a_dead_letter_topic_that_cannot_be_created_is_an_error_of_start(broker: Broker):
+    worker = make_worker(broker, dead_letter_topic="not/valid")
+    worker.on("orders")(ignore)
+    with pytest.raises((PartialFailure, ValueError, InvalidOption)):
+        await worker.start()
+
+
+async def test_a_worker_without_handlers_does_not_start(broker: Broker):
+    with pytest.raises(IllegalState, match=r"decorate a function with @worker\.on"):
+        await make_worker(broker).start()
+
+
+def test_wrong_arguments_are_refused():
+    worker = Worker(bootstrap_servers="localhost:1", group_id="billing")
+    with pytest.raises(TypeError, match="needs a topic"):
+        worker.on()
+    with pytest.raises(ValueError, match="order_by"):
+        worker.on("orders", order_by="topic")  # type: ignore[arg-type]
+    worker.on("orders")(ignore)
+    with pytest.raises(ValueError, match="'orders' has a handler already"):
+        worker.on("refunds", "orders")(ignore)
+    with pytest.raises(InvalidOption, match="group_id is missing"):
+        Worker(bootstrap_servers="localhost:1")  # type: ignore[call-arg]
+    with pytest.raises(InvalidOption, match="auto_offset_reset"):
+        Worker(
+            bootstrap_servers="localhost:1",
+            group_id="billing",
+            consumer_options={"auto_offset_reset": "first"},
+        )
+
+
+def test_a_worker_that_does_not_run_is_not_alive():
+    health = Worker(bootstrap_servers="localhost:1", group_id="billing").health()
+    assert not health.is_alive
+    assert "Worker" in health.reasons[0]
+
+
+# --- signals ---
+
+PROGRAM = """
+import sys, anyio
+from aiokafkawire.worker import Worker
+servers, seconds, backend = sys.argv[1:]
+worker = Worker(bootstrap_servers=servers, group_id="billing")
+@worker.on("orders", order_by=None)
+async def process(record):
+    print("started", flush=True)
+    await anyio.sleep(float(seconds))
+    print("finished", flush=True)
+worker.run_forever(backend=backend)
+print("stopped", flush=True)
+"""
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    """An embedded broker in another process, with records."""
+    code = (
+        "import anyio\n"
+        "from aiokafkawire import Broker, Producer\n"
+        "async def main():\n"
+        "    async with Broker() as broker:\n"
+        "        await broker.create_topic('orders', partitions=1)\n"
+        "        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:\n"
+        "            for n in range(5): await producer.send('orders', b'%d' % n)\n"
+        "        print(broker.bootstrap_servers, flush=True)\n"
+        "        await anyio.sleep(60)\n"
+        "anyio.run(main)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def run_program(served: str, seconds: float, backend: str, signals: list[int]) -> tuple[int, str]:
+    command = [sys.executable, "-c", PROGRAM, served, str(seconds), backend]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "started\n"
+            for number in signals:
+                # The event loop must see the first signal before the second one comes.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+                process.send_signal(number)
+            output, _ = process.communicate(timeout=30)
+            return process.returncode, output
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_sigterm_finishes_running_handlers(served: str, backend: str):
+    code, output = run_program(served, 0.5, backend, [signal.SIGTERM])
+    assert code == 0
+    assert output.splitlines().count("finished") == 5
+    assert output.endswith("stopped\n")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_second_signal_cancels_handlers(served: str, backend: str):
+    code, output = run_program(served, 600, backend, [signal.SIGTERM, signal.SIGTERM])
+    assert code == 128 + signal.SIGTERM
+    assert "finished" not in output
