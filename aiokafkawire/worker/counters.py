@@ -19,7 +19,6 @@ class Counters:
         dead: Records written to the dead letter topic.
         dropped: Records that a handler dropped.
         write_failures: Failed writes to a retry topic or the dead letter topic.
-        commit_failures: Failed commits.
     """
 
     processed: int = 0
@@ -29,4 +28,3 @@ class Counters:
     dead: int = 0
     dropped: int = 0
     write_failures: int = 0
-    commit_failures: int = 0

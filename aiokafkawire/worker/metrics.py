@@ -19,7 +19,7 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
         "records_dropped_total": counters.dropped,
         "records_lost_total": scheduler.lost,
         "write_failures_total": counters.write_failures,
-        "commit_failures_total": counters.commit_failures,
+        "commit_failures_total": session.committer.failures,
         "assigned_partitions": len(scheduler.partitions),
         "paused_partitions": sum(work.is_paused for work in scheduler.partitions),
         "running_records": sum(len(work.running) for work in scheduler.partitions),

@@ -1,4 +1,4 @@
-"""What happens to a record whose handler failed."""
+"""Decisions about records whose handler failed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ErrorTypes = type[BaseException] | tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, and after which delays, a failed record is tried again.
+    """Number and delays of the attempts for a failed record.
 
     A record is first tried `attempts` times in place. Then it passes the retry topics, one for each
     of `delays_ms`, with one attempt each. Then it becomes a dead letter.

@@ -125,6 +125,11 @@ class PartitionWork:
         self.is_paused = False
 
     @property
+    def is_active(self) -> bool:
+        """True if records are started."""
+        return self.state is _State.ACTIVE
+
+    @property
     def is_fenced(self) -> bool:
         """True if the partition was revoked or lost."""
         return self.state is _State.FENCED

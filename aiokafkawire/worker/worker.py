@@ -23,13 +23,14 @@ from aiokafkawire.runtime import (
     client_label,
 )
 from aiokafkawire.types import require_topic_name
+from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.decoding import DecoderArgument, make_decoder
 from aiokafkawire.worker.handlers import Handler, OrderBy
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
 from aiokafkawire.worker.health_server import HealthServer, format_metrics
 from aiokafkawire.worker.metrics import collect_metrics, worker_metrics
 from aiokafkawire.worker.retry_policy import RetryPolicy
-from aiokafkawire.worker.session import ClientOptionSets, WorkerSession
+from aiokafkawire.worker.session import WorkerSession
 
 __all__ = ("Worker",)
 
@@ -141,37 +142,30 @@ class Worker(BaseClient[WorkerSession]):
             TypeError: A topic is not a string, or a decoder is unknown.
             ValueError: A topic has a handler already, or a name is invalid.
         """
-        if not topics:
-            raise TypeError("on() needs a topic: @worker.on('orders')")
-        for topic in topics:
-            require_topic_name(topic)
-        if order_by not in ("partition", "key", None) and not callable(order_by):
-            raise ValueError(
-                f"order_by must be 'partition', 'key', None or a function: {order_by!r}"
-            )
-        decode_key, decode_value = make_decoder(key), make_decoder(value)
+        _check_topics(topics, order_by)
+        handler_options: dict[str, Any] = {
+            "topics": topics,
+            "order_by": order_by,
+            "decode_key": make_decoder(key),
+            "decode_value": make_decoder(value),
+            "timeout_s": None if timeout_ms is None else timeout_ms / 1_000,
+            "retries": retries or RetryPolicy(),
+        }
 
         def register(function: _Function) -> _Function:
-            if self._lifecycle.session is not None:
-                raise IllegalState("the worker runs: register handlers before it starts")
-            taken = {topic for handler in self._handlers for topic in handler.topics}
-            for topic in topics:
-                if topic in taken:
-                    raise ValueError(f"topic {topic!r} has a handler already")
-            self._handlers.append(
-                Handler(
-                    function=function,
-                    topics=topics,
-                    order_by=order_by,
-                    decode_key=decode_key,
-                    decode_value=decode_value,
-                    timeout_s=None if timeout_ms is None else timeout_ms / 1_000,
-                    retries=retries or RetryPolicy(),
-                )
-            )
+            self._add_handler(Handler(function=function, **handler_options))
             return function
 
         return register
+
+    def _add_handler(self, handler: Handler) -> None:
+        if self._lifecycle.session is not None:
+            raise IllegalState("the worker runs: register handlers before it starts")
+        taken = {topic for other in self._handlers for topic in other.topics}
+        for topic in handler.topics:
+            if topic in taken:
+                raise ValueError(f"topic {topic!r} has a handler already")
+        self._handlers.append(handler)
 
     # --- start and stop ---
 
@@ -273,7 +267,7 @@ class Worker(BaseClient[WorkerSession]):
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> WorkerSession:
         session = WorkerSession(self.config, self._option_sets, self._handlers, runtime, supervisor)
-        await session.start()
+        await session.start(self._option_sets)
         if self.config.health_port is not None:
             try:
                 self.health_address = await self._serve_health(session, runtime, supervisor)
@@ -340,6 +334,17 @@ class Worker(BaseClient[WorkerSession]):
             ClientClosed: The worker is not running.
         """
         return worker_metrics(self._lifecycle.require_session())
+
+
+def _check_topics(topics: tuple[str, ...], order_by: object) -> None:
+    if not topics:
+        raise TypeError("on() needs a topic: @worker.on('orders')")
+    for topic in topics:
+        require_topic_name(topic)
+    if order_by not in ("partition", "key", None) and not callable(order_by):
+        raise ValueError(
+            f"order_by must be 'partition', 'key', None or a function, not {order_by!r:.80}"
+        )
 
 
 async def _close_at_once(session: WorkerSession) -> None:

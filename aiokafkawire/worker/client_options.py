@@ -1,0 +1,56 @@
+"""Options of the clients of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafkawire.admin import Admin
+from aiokafkawire.config import WorkerConfig
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.producer import Producer
+
+__all__ = ("ClientOptionSets",)
+
+
+class ClientOptionSets:
+    """Keyword arguments of the clients of a worker.
+
+    Attributes:
+        common: Options of all clients.
+        consumer: Options of the consumer alone.
+        producer: Options of the producer alone.
+    """
+
+    def __init__(
+        self,
+        common: Mapping[str, Any],
+        consumer: Mapping[str, Any],
+        producer: Mapping[str, Any],
+    ) -> None:
+        self.common = common
+        self.consumer = consumer
+        self.producer = producer
+
+    def make_consumer(self, config: WorkerConfig) -> Consumer:
+        """Return the consumer of a worker."""
+        return Consumer(
+            **{
+                "auto_offset_reset": "earliest",
+                "partition_assignment_strategy": ["cooperative-sticky"],
+                **self.common,
+                **self.consumer,
+                "group_id": config.group_id,
+                "enable_auto_commit": False,
+                "rebalance_callback_timeout_ms": config.drain_timeout_ms
+                + config.default_api_timeout_ms,
+            }
+        )
+
+    def make_producer(self) -> Producer:
+        """Return the producer of retries and dead letters."""
+        return Producer(**{**self.common, **self.producer})
+
+    def make_admin(self) -> Admin:
+        """Return an admin client."""
+        return Admin(**self.common)

@@ -1,0 +1,120 @@
+"""The tasks that process ready items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Clock, Supervisor, checkpoint
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.executor import Executor, HandlerFailed
+from aiokafkawire.worker.scheduler import Scheduler
+
+__all__ = ("ExecutorPool",)
+
+
+class ExecutorPool:
+    """Starts executor tasks as they are needed, and wakes them when items are ready.
+
+    Args:
+        scheduler: Gives the items.
+        executor: Processes an item.
+        supervisor: Runs the tasks.
+        clock: Says which delayed items are due.
+        concurrency: Maximum number of tasks.
+        on_failure: Called with the exception of a handler that stops the worker.
+        resume: Called when partitions may be resumed.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        supervisor: Supervisor,
+        clock: Clock,
+        *,
+        concurrency: int,
+        on_failure: Callable[[BaseException | None], None],
+        resume: Callable[[], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self.executor = executor
+        self._supervisor = supervisor
+        self._clock = clock
+        self._concurrency = concurrency
+        self._on_failure = on_failure
+        self._resume = resume
+        self._tasks = 0
+        self._idle: list[AutoResetEvent] = []
+        self._next_due: float | None = None
+        self._due_changed = AutoResetEvent()
+        self._item_ended = AutoResetEvent()
+        self._waits_for_handlers = True
+
+    def start(self) -> None:
+        """Start the task that wakes executors for delayed items."""
+        self._supervisor.spawn(self._release_due, name="release due records")
+
+    def wake(self) -> None:
+        """Let as many executors run as there are ready items."""
+        self._check_due()
+        for _ in range(self._scheduler.ready):
+            if self._idle:
+                self._idle.pop().set()
+            elif self._tasks < self._concurrency and self._supervisor.is_running:
+                self._tasks += 1
+                self._supervisor.spawn(self._execute, name=f"executor {self._tasks}")
+            else:
+                return
+
+    async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> bool:
+        """Start no more records of partitions, and wait for those that run.
+
+        Returns:
+            False if records still run at the deadline, or after `stop_waiting`.
+        """
+        self._scheduler.drain(partitions)
+        while not self._scheduler.is_drained(partitions):
+            if not self._waits_for_handlers or not await self._item_ended.wait(deadline):
+                return False
+        return True
+
+    def stop_waiting(self) -> None:
+        """Let `drain` wait no longer for running handlers."""
+        self._waits_for_handlers = False
+        self._item_ended.set()
+
+    async def _execute(self) -> None:
+        """Process ready items, one at a time."""
+        scheduler, executor, now = self._scheduler, self.executor, self._clock.now
+        wake = AutoResetEvent()
+        while True:
+            item = scheduler.take(now())
+            if item is None:
+                self._idle.append(wake)
+                await wake.wait()
+                continue
+            try:
+                await executor.run(item)
+            except HandlerFailed as failed:
+                # The record stays unfinished, so that it is not committed.
+                scheduler.drain([work.tp for work in scheduler.partitions])
+                scheduler.retry(item, NEVER)
+                self._on_failure(failed.__cause__)
+            self._item_ended.set()
+            self._check_due()
+            if scheduler.may_resume(item):
+                self._resume()
+            await checkpoint()
+
+    def _check_due(self) -> None:
+        """Let `_release_due` know if the next delayed item is another one."""
+        if self._scheduler.next_due != self._next_due:
+            self._due_changed.set()
+
+    async def _release_due(self) -> None:
+        """Wake executors when delayed items are due."""
+        while True:
+            self._next_due = self._scheduler.next_due
+            await self._due_changed.wait(NEVER if self._next_due is None else self._next_due)
+            self._scheduler.release_due(self._clock.now())
+            self.wake()

@@ -1,0 +1,97 @@
+"""Turns fetched records into items of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from aiokafkawire.records import Record, Records
+from aiokafkawire.runtime import Clock
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.failed_records import RetryTopic, retry_topics
+from aiokafkawire.worker.handlers import Handler, WorkerRecord
+from aiokafkawire.worker.letters import read_retry_state
+from aiokafkawire.worker.outcomes import DeadLetter
+from aiokafkawire.worker.retry_policy import RetryPolicy
+from aiokafkawire.worker.scheduler import PartitionWork, Scheduler, WorkItem
+
+__all__ = ("RecordIntake",)
+
+
+def _reject(record: WorkerRecord[Any, Any]) -> None:
+    raise DeadLetter("no handler: its topic has none any more, or another program wrote it")
+
+
+NO_HANDLER = Handler(
+    function=_reject,
+    topics=(),
+    order_by=None,
+    decode_key=None,
+    decode_value=None,
+    timeout_s=None,
+    retries=RetryPolicy(),
+)
+"""Handler of records in retry topics that belong to no handler."""
+
+
+class RecordIntake:
+    """Finds the handler of each record, and groups records that are processed in order.
+
+    Args:
+        group_id: Group of the worker, which names the retry topics.
+        handlers: All handlers.
+        scheduler: Gets the items.
+        clock: Gives the times of delayed retries.
+    """
+
+    def __init__(
+        self, group_id: str, handlers: Collection[Handler], scheduler: Scheduler, clock: Clock
+    ) -> None:
+        self._handlers = {topic: handler for handler in handlers for topic in handler.topics}
+        self._retry_topics: dict[str, RetryTopic] = retry_topics(group_id, handlers)
+        self._scheduler = scheduler
+        self._clock = clock
+
+    @property
+    def retry_topics(self) -> Collection[str]:
+        """Names of the retry topics."""
+        return self._retry_topics.keys()
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Names of all topics to read."""
+        return [*self._handlers, *self._retry_topics]
+
+    def add(self, tp: TopicPartition, batch: Records) -> None:
+        """Add the records of a batch to the scheduler."""
+        work, records = self._scheduler.partition(tp), list(batch)
+        if not work.is_active:
+            return
+        work.offsets.add(records)
+        retry = self._retry_topics.get(tp.topic)
+        if retry is not None:
+            for record in records:
+                self._scheduler.add(self._delayed_item(record, work, retry))
+            return
+        handler = self._handlers[tp.topic]
+        for key, group in handler.group(records):
+            self._scheduler.add(WorkItem(group, work, handler, key))
+
+    def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:
+        """Return the item of a record of a retry topic."""
+        clock = self._clock
+        try:
+            state = read_retry_state(record)
+            handler = self._handlers[state.origin.topic]
+        except (ValueError, KeyError):
+            return WorkItem([record], work, NO_HANDLER)
+        # The order of a partition is lost here, and that of keys is kept within the topic.
+        key = None if handler.order_by == "partition" else handler.ordering_key(record)
+        item = WorkItem([record], work, handler, key)
+        item.tier = state.tier
+        item.earlier_attempts = state.attempts
+        item.first_failure_ms = state.first_failure_ms
+        # Clocks differ between hosts, so the delay is bounded by that of the topic.
+        wait_ms = min(state.not_before_ms - clock.wall_ms(), retry.delay_ms)
+        item.due = clock.now() + max(0, wait_ms) / 1_000
+        return item
