@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
-from aiokafkawire.runtime import Runtime, is_failure_of_callback
+from aiokafkawire.runtime import DaemonThreads, Runtime, is_failure_of_callback
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
-from aiokafkawire.worker.handlers import Handler, WorkerRecord
+from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.outcomes import DecodingFailed
 from aiokafkawire.worker.retry_policy import (
     Decision,
     DropRecord,
-    Failure,
+    FailedAttempt,
     RetryInPlace,
     RetryLater,
     WriteDeadLetter,
@@ -70,7 +70,9 @@ class Executor:
         self._scheduler = scheduler
         self._writer = writer
         self._runtime = runtime
-        self._threads = anyio.CapacityLimiter(threads)
+        self._free_threads = anyio.Semaphore(threads)
+        self._threads = DaemonThreads("handler", threads)
+        self._thread_scopes: dict[int, anyio.CancelScope] = {}
         self._stop_on_failure = stop_on_failure
         self._fields = fields
 
@@ -122,13 +124,27 @@ class Executor:
                 offset=record.offset,
             ) from error
 
-    async def _call(self, handler: Handler, record: WorkerRecord[Any, Any]) -> None:
+    async def _call(self, handler: RecordHandler, record: WorkerRecord[Any, Any]) -> None:
         if handler.is_async:
             await handler.function(record)
-        else:
-            await anyio.to_thread.run_sync(
-                functools.partial(handler.function, record), limiter=self._threads
-            )
+            return
+        call = functools.partial(_catch, contextvars.copy_context(), handler.function, record)
+        # A record whose function still runs in a thread must not run again meanwhile.
+        scope = anyio.CancelScope(shield=True)
+        self._thread_scopes[id(scope)] = scope
+        try:
+            async with self._free_threads:
+                with scope:
+                    error = await self._threads.run(call)
+        finally:
+            del self._thread_scopes[id(scope)]
+        if error is not None:
+            raise error
+
+    def abandon_threads(self) -> None:
+        """Let cancelled attempts end while their functions still run in threads."""
+        for scope in self._thread_scopes.values():
+            scope.shield = False
 
     # --- failures ---
 
@@ -143,7 +159,7 @@ class Executor:
             item.first_failure_ms = now_ms
         age_ms = now_ms - item.first_failure_ms
         decision = item.handler.retries.decide(
-            Failure(error, item.attempts, item.tier, age_ms, self._runtime.rng.random())
+            FailedAttempt(error, item.attempts, item.tier, age_ms, self._runtime.rng.random())
         )
         self._log(item, decision)
         match decision:
@@ -211,3 +227,14 @@ class Executor:
                     self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
                 ),
             )
+
+
+def _catch(
+    context: contextvars.Context, function: Callable[..., object], record: WorkerRecord[Any, Any]
+) -> BaseException | None:
+    """Call a function in a thread; return its exception, as the thread would end without a word."""
+    try:
+        context.run(function, record)
+    except BaseException as error:
+        return error
+    return None

@@ -11,7 +11,7 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Clock
-from aiokafkawire.worker.handlers import Handler
+from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.letters import (
     FailedRecord,
     Origin,
@@ -45,7 +45,7 @@ class RetryTopic:
         self.delay_ms = delay_ms
 
 
-def retry_topics(group_id: str, handlers: Collection[Handler]) -> dict[str, RetryTopic]:
+def retry_topics(group_id: str, handlers: Collection[RecordHandler]) -> dict[str, RetryTopic]:
     """Return the retry topics of all handlers, by name."""
     delays = sorted({delay for handler in handlers for delay in handler.retries.delays_ms})
     topics = [RetryTopic(retry_topic(group_id, delay), delay) for delay in delays]

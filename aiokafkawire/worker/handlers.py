@@ -15,7 +15,7 @@ from aiokafkawire.worker.retry_policy import RetryPolicy
 if TYPE_CHECKING:
     from aiokafkawire.worker.scheduler import WorkItem
 
-__all__ = ("Handler", "OrderBy", "WorkerRecord")
+__all__ = ("OrderBy", "RecordHandler", "WorkerRecord")
 
 OrderBy = Literal["partition", "key"] | None | Callable[[Record], Hashable]
 """Records with the same partition, key or result are processed one after the other."""
@@ -88,7 +88,7 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handler:
+class RecordHandler:
     """A function that processes the records of topics.
 
     Attributes:

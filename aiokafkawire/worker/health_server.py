@@ -82,7 +82,8 @@ class HealthServer:
 
     async def _serve(self, transport: Transport) -> None:
         try:
-            with anyio.move_on_after(REQUEST_TIMEOUT_S):
+            deadline = self._runtime.clock.now() + REQUEST_TIMEOUT_S
+            with anyio.CancelScope(deadline=deadline):
                 head = await _receive_head(transport)
                 page, has_body = self._respond(head)
                 await transport.send([_response(page, has_body=has_body)])

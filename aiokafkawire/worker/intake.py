@@ -9,7 +9,7 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.failed_records import RetryTopic, retry_topics
-from aiokafkawire.worker.handlers import Handler, WorkerRecord
+from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.letters import read_retry_state
 from aiokafkawire.worker.outcomes import DeadLetter
 from aiokafkawire.worker.retry_policy import RetryPolicy
@@ -22,7 +22,7 @@ def _reject(record: WorkerRecord[Any, Any]) -> None:
     raise DeadLetter("no handler: its topic has none any more, or another program wrote it")
 
 
-NO_HANDLER = Handler(
+NO_HANDLER = RecordHandler(
     function=_reject,
     topics=(),
     order_by=None,
@@ -31,7 +31,7 @@ NO_HANDLER = Handler(
     timeout_s=None,
     retries=RetryPolicy(),
 )
-"""Handler of records in retry topics that belong to no handler."""
+"""RecordHandler of records in retry topics that belong to no handler."""
 
 
 class RecordIntake:
@@ -45,7 +45,7 @@ class RecordIntake:
     """
 
     def __init__(
-        self, group_id: str, handlers: Collection[Handler], scheduler: Scheduler, clock: Clock
+        self, group_id: str, handlers: Collection[RecordHandler], scheduler: Scheduler, clock: Clock
     ) -> None:
         self._handlers = {topic: handler for handler in handlers for topic in handler.topics}
         self._retry_topics: dict[str, RetryTopic] = retry_topics(group_id, handlers)

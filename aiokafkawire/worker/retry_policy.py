@@ -10,7 +10,7 @@ from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Outco
 __all__ = (
     "Decision",
     "DropRecord",
-    "Failure",
+    "FailedAttempt",
     "RetryInPlace",
     "RetryLater",
     "RetryPolicy",
@@ -20,7 +20,7 @@ __all__ = (
 MAX_DOUBLINGS = 30
 
 
-class Failure(NamedTuple):
+class FailedAttempt(NamedTuple):
     """A failed attempt.
 
     Attributes:
@@ -103,7 +103,7 @@ class RetryPolicy:
         ):
             raise ValueError(f"delays_ms must be positive and ascend, not {self.delays_ms}")
 
-    def decide(self, failure: Failure) -> Decision:
+    def decide(self, failure: FailedAttempt) -> Decision:
         """Return what happens to a record after a failed attempt."""
         error = failure.error
         if isinstance(error, Drop):
@@ -127,7 +127,7 @@ class RetryPolicy:
             return False
         return self.retry_on is None or isinstance(error, self.retry_on)
 
-    def _delay_s(self, failure: Failure) -> float:
+    def _delay_s(self, failure: FailedAttempt) -> float:
         if isinstance(failure.error, Retry) and failure.error.after_s is not None:
             return failure.error.after_s
         doublings = min(failure.attempts - 1, MAX_DOUBLINGS)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
-from aiokafkawire.worker.handlers import Handler
+from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
@@ -77,7 +77,7 @@ class WorkItem:
         self,
         records: Sequence[Record],
         partition: PartitionWork,
-        handler: Handler,
+        handler: RecordHandler,
         ordering_key: Hashable = None,
     ) -> None:
         self.records = records
@@ -103,7 +103,7 @@ class WorkItem:
         self.unwritten: RetryLater | WriteDeadLetter | None = None
 
 
-class _State(Enum):
+class PartitionWorkState(Enum):
     ACTIVE = "active"
     DRAINING = "draining"
     FENCED = "fenced"
@@ -116,7 +116,7 @@ class PartitionWork:
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
-        self.state = _State.ACTIVE
+        self.state = PartitionWorkState.ACTIVE
         self.offsets = OffsetTracker()
         self.ready: deque[WorkItem] = deque()
         self.waiting: dict[Hashable, deque[WorkItem]] = {}
@@ -127,12 +127,12 @@ class PartitionWork:
     @property
     def is_active(self) -> bool:
         """True if records are started."""
-        return self.state is _State.ACTIVE
+        return self.state is PartitionWorkState.ACTIVE
 
     @property
     def is_fenced(self) -> bool:
         """True if the partition was revoked or lost."""
-        return self.state is _State.FENCED
+        return self.state is PartitionWorkState.FENCED
 
 
 class Pauses(NamedTuple):
@@ -186,8 +186,8 @@ class Scheduler:
         """Start no more records of these partitions."""
         for tp in partitions:
             work = self._partitions.get(tp)
-            if work is not None and work.state is _State.ACTIVE:
-                work.state = _State.DRAINING
+            if work is not None and work.state is PartitionWorkState.ACTIVE:
+                work.state = PartitionWorkState.DRAINING
                 self._discard(work)
 
     def is_drained(self, partitions: Iterable[TopicPartition]) -> bool:
@@ -199,7 +199,7 @@ class Scheduler:
         for tp in partitions:
             work = self._partitions.pop(tp, None)
             if work is not None:
-                work.state = _State.FENCED
+                work.state = PartitionWorkState.FENCED
                 self._discard(work)
                 self._size -= work.size
 
@@ -257,7 +257,7 @@ class Scheduler:
             no more records, or its partition was revoked.
         """
         work = item.partition
-        if work.state is _State.FENCED:
+        if work.state is PartitionWorkState.FENCED:
             self.lost += 1
             del work.running[item]
             return False
@@ -265,7 +265,7 @@ class Scheduler:
         item.index += 1
         if item.attempts or item.earlier_attempts:
             item.forget_failures()
-        if item.index < len(item.records) and work.state is _State.ACTIVE:
+        if item.index < len(item.records) and work.state is PartitionWorkState.ACTIVE:
             return True
         self._end(item)
         return False
@@ -276,7 +276,7 @@ class Scheduler:
         del work.running[item]
         work.size -= item.size
         self._size -= item.size
-        if key is not None and work.state is _State.ACTIVE:
+        if key is not None and work.state is PartitionWorkState.ACTIVE:
             waiting = work.waiting[key]
             if waiting:
                 self._make_next(waiting.popleft())
@@ -286,7 +286,7 @@ class Scheduler:
     def yield_turn(self, item: WorkItem) -> None:
         """Let items of other partitions run before the next record of a running item."""
         work = item.partition
-        if work.state is _State.ACTIVE:
+        if work.state is PartitionWorkState.ACTIVE:
             del work.running[item]
             self._make_ready(item)
         else:
@@ -295,10 +295,10 @@ class Scheduler:
     def retry(self, item: WorkItem, due: float) -> None:
         """Run the rest of a running item at `due`. Items with its ordering key wait meanwhile."""
         work = item.partition
-        if work.state is _State.FENCED:
+        if work.state is PartitionWorkState.FENCED:
             self.lost += 1
             del work.running[item]
-        elif work.state is _State.DRAINING:
+        elif work.state is PartitionWorkState.DRAINING:
             self._end(item)
         else:
             del work.running[item]

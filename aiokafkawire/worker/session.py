@@ -26,7 +26,7 @@ from aiokafkawire.worker.failed_records import (
     FailedRecordWriter,
     ensure_topics,
 )
-from aiokafkawire.worker.handlers import Handler
+from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.health_server import HealthServer
 from aiokafkawire.worker.intake import RecordIntake
 from aiokafkawire.worker.scheduler import Scheduler
@@ -51,7 +51,7 @@ class WorkerSession(Session, RebalanceListener):
         self,
         config: WorkerConfig,
         options: ClientOptionSets,
-        handlers: Sequence[Handler],
+        handlers: Sequence[RecordHandler],
         runtime: Runtime,
         supervisor: Supervisor,
     ) -> None:
@@ -132,6 +132,7 @@ class WorkerSession(Session, RebalanceListener):
         await self._drain(assigned, drain_deadline)
         await self.committer.commit(assigned)
         self.scheduler.remove(assigned)
+        self.executor.abandon_threads()
         try:
             await self.consumer.stop()
         finally:

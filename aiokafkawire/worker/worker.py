@@ -25,7 +25,7 @@ from aiokafkawire.runtime import (
 from aiokafkawire.types import require_topic_name
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.decoding import DecoderArgument, make_decoder
-from aiokafkawire.worker.handlers import Handler, OrderBy
+from aiokafkawire.worker.handlers import OrderBy, RecordHandler
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
 from aiokafkawire.worker.health_server import HealthServer, format_metrics
 from aiokafkawire.worker.metrics import collect_metrics, worker_metrics
@@ -106,7 +106,7 @@ class Worker(BaseClient[WorkerSession]):
             log_prefix=f"worker of group {self.config.group_id}",
             fields=log_fields(client_id=self.config.client_id, group=self.config.group_id),
         )
-        self._handlers: list[Handler] = []
+        self._handlers: list[RecordHandler] = []
         self.health_address: Address | None = None
 
     def on(
@@ -153,12 +153,12 @@ class Worker(BaseClient[WorkerSession]):
         }
 
         def register(function: _Function) -> _Function:
-            self._add_handler(Handler(function=function, **handler_options))
+            self._add_handler(RecordHandler(function=function, **handler_options))
             return function
 
         return register
 
-    def _add_handler(self, handler: Handler) -> None:
+    def _add_handler(self, handler: RecordHandler) -> None:
         if self._lifecycle.session is not None:
             raise IllegalState("the worker runs: register handlers before it starts")
         taken = {topic for other in self._handlers for topic in other.topics}

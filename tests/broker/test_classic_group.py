@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from aiokafkawire.broker.groups import classic_group
 from aiokafkawire.broker.groups.classic_group import TRANSITIONS, ClassicGroup
 from aiokafkawire.broker.groups.events import (
+    ClassicGroupState,
     CoordinatorChanged,
     Delete,
     Event,
     GroupDeadlineReached,
-    GroupState,
     Heartbeat,
     Join,
     JoinResult,
@@ -28,11 +28,11 @@ from aiokafkawire.broker.groups.events import (
 from aiokafkawire.broker.groups.group_membership import NEW_MEMBER_TIMEOUT_S
 from aiokafkawire.wire import ErrorCode
 
-EMPTY = GroupState.EMPTY
-PREPARING = GroupState.PREPARING_REBALANCE
-COMPLETING = GroupState.COMPLETING_REBALANCE
-STABLE = GroupState.STABLE
-DEAD = GroupState.DEAD
+EMPTY = ClassicGroupState.EMPTY
+PREPARING = ClassicGroupState.PREPARING_REBALANCE
+COMPLETING = ClassicGroupState.COMPLETING_REBALANCE
+STABLE = ClassicGroupState.STABLE
+DEAD = ClassicGroupState.DEAD
 
 RANGE = (("range", b"r"),)
 SESSION_S, REBALANCE_S = 10.0, 60.0
@@ -101,7 +101,7 @@ class Driver:
         return mine[-1] if mine else None
 
 
-def in_state(state: GroupState) -> Driver:
+def in_state(state: ClassicGroupState) -> Driver:
     """Return a group in a state, with members a (the leader) and b where it has members."""
     driver = Driver()
     if state is EMPTY:
@@ -139,7 +139,7 @@ def test_the_table_is_complete() -> None:
         CoordinatorChanged,
         Delete,
     }
-    assert set(TRANSITIONS) == {(state, event) for state in GroupState for event in events}
+    assert set(TRANSITIONS) == {(state, event) for state in ClassicGroupState for event in events}
 
 
 E = ErrorCode
@@ -172,7 +172,7 @@ ACTIONS: dict[str, Callable[[Driver], Any]] = {
 def observed() -> dict[tuple[str, str], str]:
     """Return the response to each request in each state, and the next state."""
     table = {}
-    for state in GroupState:
+    for state in ClassicGroupState:
         for what, act in ACTIONS.items():
             driver = in_state(state)
             response = code(act(driver))

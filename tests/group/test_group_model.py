@@ -515,7 +515,10 @@ class GroupModel(RuleBasedStateMachine):
             ):
                 return False
             ids.add(state.generation.member_id)
-        settled = self.group.state in {broker.GroupState.STABLE, broker.GroupState.EMPTY}
+        settled = self.group.state in {
+            broker.ClassicGroupState.STABLE,
+            broker.ClassicGroupState.EMPTY,
+        }
         return settled and ids == set(self.group.members) and not self.group.pending_members
 
 

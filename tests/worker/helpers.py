@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafkawire.records import Record
-from aiokafkawire.worker.handlers import Handler, OrderBy, WorkerRecord
+from aiokafkawire.worker.handlers import OrderBy, RecordHandler, WorkerRecord
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
 
@@ -13,8 +13,8 @@ async def ignore(record: WorkerRecord[Any, Any]) -> None:
     """Process nothing."""
 
 
-def handler(order_by: OrderBy = "partition", **arguments: Any) -> Handler:
-    return Handler(
+def handler(order_by: OrderBy = "partition", **arguments: Any) -> RecordHandler:
+    return RecordHandler(
         **{
             "function": ignore,
             "topics": ("t",),

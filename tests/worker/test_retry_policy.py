@@ -7,7 +7,7 @@ import pytest
 from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Retry
 from aiokafkawire.worker.retry_policy import (
     DropRecord,
-    Failure,
+    FailedAttempt,
     RetryInPlace,
     RetryLater,
     RetryPolicy,
@@ -24,8 +24,8 @@ def failure(
     tier: int = 0,
     age_ms: float = 0,
     jitter: float = 1.0,
-) -> Failure:
-    return Failure(error or ValueError("broken"), attempts, tier, age_ms, jitter)
+) -> FailedAttempt:
+    return FailedAttempt(error or ValueError("broken"), attempts, tier, age_ms, jitter)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def failure(
         (failure(Retry(), attempts=1), 0.1),
     ],
 )
-def test_the_first_attempts_are_in_place(given: Failure, delay_s: float):
+def test_the_first_attempts_are_in_place(given: FailedAttempt, delay_s: float):
     assert POLICY.decide(given) == RetryInPlace(pytest.approx(delay_s))
 
 
@@ -51,7 +51,7 @@ def test_a_backoff_never_overflows():
     ("given", "tier"),
     [(failure(attempts=3), 0), (failure(attempts=1, tier=1), 1), (failure(Retry(), attempts=3), 0)],
 )
-def test_then_come_the_retry_topics(given: Failure, tier: int):
+def test_then_come_the_retry_topics(given: FailedAttempt, tier: int):
     assert POLICY.decide(given) == RetryLater(tier)
 
 
@@ -67,7 +67,7 @@ def test_then_come_the_retry_topics(given: Failure, tier: int):
         (RetryPolicy(max_age_ms=50), failure(age_ms=50), "50 ms after the first failure"),
     ],
 )
-def test_a_record_becomes_a_dead_letter(policy: RetryPolicy, given: Failure, reason: str):
+def test_a_record_becomes_a_dead_letter(policy: RetryPolicy, given: FailedAttempt, reason: str):
     assert policy.decide(given) == WriteDeadLetter(reason)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from aiokafkawire.broker import Broker, SeenRequest
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
-from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.events import ClassicGroupState
 from aiokafkawire.broker.groups.group_coordinator import Group
 from aiokafkawire.wire import ApiKey
 from verify.invariants.observed import MemberRemoved, SharedPartition
@@ -62,7 +62,7 @@ class GroupObserver:
             # Kafka, too, forgets what members own when a rebalance of the classic protocol begins.
             gone |= clients
         self._rebalancing[message.group_id] = (
-            isinstance(group, ClassicGroup) and group.state is not GroupState.STABLE
+            isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.STABLE
         )
         self.removed += [MemberRemoved(now, name, message.group_id) for name in sorted(gone)]
         self._clients[message.group_id] = clients

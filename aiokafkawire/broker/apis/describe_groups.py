@@ -6,7 +6,7 @@ from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
-from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.events import ClassicGroupState
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_groups import (
@@ -52,10 +52,10 @@ def _described(context: RequestContext, group_id: str, operations: int) -> Descr
         return _group_without_details(group_id, error.code)
     group = context.state.group_coordinator.get(group_id)
     gone = not isinstance(group, ClassicGroup) or (
-        group.state is GroupState.EMPTY and not context.release.keeps_empty_groups
+        group.state is ClassicGroupState.EMPTY and not context.release.keeps_empty_groups
     )
     if not isinstance(group, ClassicGroup) or gone:
-        described = _group_without_details(group_id, ErrorCode.NONE, GroupState.DEAD.value)
+        described = _group_without_details(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
         if context.version >= FIRST_NOT_FOUND_VERSION:
             reason = (
                 "not found."
@@ -66,13 +66,13 @@ def _described(context: RequestContext, group_id: str, operations: int) -> Descr
             described.error_message = f"Group {group_id} {reason}"
         described.authorized_operations = operations
         return described
-    stable = group.state is GroupState.STABLE
+    stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=(
             context.release.syncing_state_name
-            if group.state is GroupState.COMPLETING_REBALANCE
+            if group.state is ClassicGroupState.COMPLETING_REBALANCE
             else group.state.value
         ),
         protocol_type=group.protocol_type or "",

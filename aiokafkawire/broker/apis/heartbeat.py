@@ -6,7 +6,7 @@ from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_immediate
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
-from aiokafkawire.broker.groups.events import GroupState, Heartbeat, Result
+from aiokafkawire.broker.groups.events import ClassicGroupState, Heartbeat, Result
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
@@ -34,7 +34,9 @@ async def handle(context: RequestContext, request: HeartbeatRequest) -> Heartbea
         instance_id=request.group_instance_id,
     )
     code = handle_immediate(context, group, event, reply)
-    syncing = isinstance(group, ClassicGroup) and group.state is GroupState.COMPLETING_REBALANCE
+    syncing = (
+        isinstance(group, ClassicGroup) and group.state is ClassicGroupState.COMPLETING_REBALANCE
+    )
     if code is ErrorCode.NONE and syncing and not context.release.accepts_heartbeat_while_syncing:
         code = ErrorCode.REBALANCE_IN_PROGRESS
     return HeartbeatResponse(error_code=code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
-from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.events import ClassicGroupState
 from aiokafkawire.broker.groups.group_coordinator import Group
 from aiokafkawire.broker.groups.share_group.group import ShareGroup
 from aiokafkawire.broker.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
@@ -19,7 +19,7 @@ from aiokafkawire.wire.messages.list_groups import (
 __all__ = ("error_response", "handle")
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
-EMPTY = GroupState.EMPTY.value
+EMPTY = ClassicGroupState.EMPTY.value
 
 
 async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:

@@ -9,7 +9,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
-from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.events import ClassicGroupState
 from aiokafkawire.broker.groups.share_group.group import ShareGroup
 from aiokafkawire.broker.groups.subscriptions import is_consumer_group, subscribed_topics
 from aiokafkawire.broker.request_context import RequestContext
@@ -66,9 +66,9 @@ def _group(context: RequestContext, group_id: str) -> ClassicGroup | ConsumerGro
     group = context.state.group_coordinator.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
-    if group is None or isinstance(group, ShareGroup) or group.state is GroupState.DEAD:
+    if group is None or isinstance(group, ShareGroup) or group.state is ClassicGroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY and not is_consumer_group(group):
+    if group.state is not ClassicGroupState.EMPTY and not is_consumer_group(group):
         # Subscriptions of other protocol types are unknown.
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     return group

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.events import (
+    ClassicGroupState,
     CoordinatorChanged,
     Delete,
     Event,
     GroupDeadlineReached,
     GroupReply,
-    GroupState,
     Heartbeat,
     Join,
     JoinResult,
@@ -47,7 +47,7 @@ __all__ = (
     "GroupTransition",
 )
 
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicGroupState
 
 
 class ClassicGroup(GroupMembership):
@@ -437,13 +437,13 @@ class GroupTransition(NamedTuple):
     """Handler of an event in a state, and the states that may follow."""
 
     action: Callable[[ClassicGroup, Any, float], None]
-    next_states: tuple[GroupState, ...]
+    next_states: tuple[ClassicGroupState, ...]
 
 
 _G = ClassicGroup
 _REBALANCED = (PREPARING, COMPLETING, EMPTY)
 
-TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingProxyType(
+TRANSITIONS: Mapping[tuple[ClassicGroupState, type[Event]], GroupTransition] = MappingProxyType(
     {
         (EMPTY, Join): GroupTransition(_G._on_join, (EMPTY, PREPARING, COMPLETING)),
         (EMPTY, Sync): GroupTransition(_G._on_sync_rejected, (EMPTY,)),

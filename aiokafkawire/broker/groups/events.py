@@ -11,12 +11,12 @@ from uuid import UUID
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
+    "ClassicGroupState",
     "CoordinatorChanged",
     "Delete",
     "Event",
     "GroupDeadlineReached",
     "GroupReply",
-    "GroupState",
     "Heartbeat",
     "HeartbeatResult",
     "Join",
@@ -32,7 +32,7 @@ __all__ = (
 NO_GENERATION = -1
 
 
-class GroupState(Enum):
+class ClassicGroupState(Enum):
     """States of Kafka's classic group; values are the names in DescribeGroups."""
 
     EMPTY = "Empty"

@@ -22,12 +22,12 @@ from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartb
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.consumer_group.member import JOIN_EPOCH, LEAVE_EPOCH
 from aiokafkawire.broker.groups.events import (
+    ClassicGroupState,
     CoordinatorChanged,
     Delete,
     Event,
     GroupDeadlineReached,
     GroupReply,
-    GroupState,
     Heartbeat,
     HeartbeatResult,
     Leave,
@@ -220,7 +220,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup | ShareGroup):
             is_empty = group.is_unused
         else:
-            is_empty = group.state is GroupState.EMPTY
+            is_empty = group.state is ClassicGroupState.EMPTY
         if is_empty:
             # A dead group cannot be restored, so the offsets are deleted first.
             self.offsets.delete(group_id, list(self.offsets.committed(group_id)))
@@ -340,7 +340,7 @@ class GroupCoordinator:
         self,
         group: ClassicGroup,
         event: Event,
-        state: tuple[GroupState, int],
+        state: tuple[ClassicGroupState, int],
         members: Mapping[str, ClassicGroupMember],
     ) -> None:
         """Log what an event changed in a group."""
@@ -359,7 +359,7 @@ class GroupCoordinator:
             )
         if (group.state, group.generation) == state:
             return
-        if group.state is GroupState.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             log(
                 "Group %s: generation %d is stable: %d %s, leader %s, assignor %s",
                 name,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.events import (
+    ClassicGroupState,
     GroupReply,
-    GroupState,
     JoinResult,
     Leave,
     Result,
@@ -32,7 +32,7 @@ class GroupMembership:
         self, group_id: str, *, initial_rebalance_delay_s: float = 0.0, max_size: int = 10_000
     ) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -49,7 +49,10 @@ class GroupMembership:
 
     @property
     def is_unused(self) -> bool:
-        return self.state in {GroupState.EMPTY, GroupState.DEAD} and not self.pending_members
+        return (
+            self.state in {ClassicGroupState.EMPTY, ClassicGroupState.DEAD}
+            and not self.pending_members
+        )
 
     def _get_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
         """Return the member of a request. Raises `ApiError`."""
@@ -152,6 +155,6 @@ class GroupMembership:
             member.assignment = b""
             self._reply_to_sync(member, SyncResult(code=ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def _transition_to(self, state: GroupState) -> None:
+    def _transition_to(self, state: ClassicGroupState) -> None:
         self.state = state
         self._persisted = self._snapshot()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aiokafkawire.broker.groups.events import GroupState, Join, JoinResponseMember
+from aiokafkawire.broker.groups.events import ClassicGroupState, Join, JoinResponseMember
 
 __all__ = (
     "MAX_PENDING_MEMBERS",
@@ -73,7 +73,7 @@ class ClassicGroupMember:
 class PersistedGroup:
     """State of a group that is persisted, which a new coordinator loads."""
 
-    state: GroupState
+    state: ClassicGroupState
     generation: int
     protocol_type: str | None
     protocol: str | None
@@ -121,16 +121,19 @@ def elect_protocol(members: Sequence[ClassicGroupMember]) -> str:
 
 
 def accepts_joining_member(
-    state: GroupState, members: Mapping[str, ClassicGroupMember], member_id: str, max_size: int
+    state: ClassicGroupState,
+    members: Mapping[str, ClassicGroupMember],
+    member_id: str,
+    max_size: int,
 ) -> bool:
     """Return True if the group has room for a member.
 
     While members join, only those that have joined count.
     """
     member = members.get(member_id)
-    if state is GroupState.EMPTY:
+    if state is ClassicGroupState.EMPTY:
         return True
-    if state is GroupState.PREPARING_REBALANCE:
+    if state is ClassicGroupState.PREPARING_REBALANCE:
         joined = sum(each.join_reply is not None for each in members.values())
         rejoins = member is not None and member.join_reply is not None
         return rejoins or joined < max_size

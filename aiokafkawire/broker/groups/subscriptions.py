@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
-from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.events import ClassicGroupState
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire.consumer_protocol import decode_subscription
 
@@ -19,7 +19,7 @@ def is_consumer_group(group: ClassicGroup) -> bool:
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     """Return the topics of all members, None if they are unknown."""
-    if group.state is GroupState.EMPTY or not is_consumer_group(group):
+    if group.state is ClassicGroupState.EMPTY or not is_consumer_group(group):
         return frozenset()
     topics: list[str] = []
     for member in group.members.values():

@@ -14,7 +14,7 @@ import anyio.abc
 from aiokafkawire.cli.demo.children import Child, Children
 from aiokafkawire.cli.demo.inputs import Truth, count_without_kafka, lines
 from aiokafkawire.cli.demo.results import Results, create_store
-from aiokafkawire.cli.demo.stage import DemoEvent, Stage, Worker
+from aiokafkawire.cli.demo.stage import DemoEvent, Stage, WorkerProcess
 from aiokafkawire.cli.demo.topic import DemoTopic
 from aiokafkawire.cli.demo.verdict import Verdict, judge
 from aiokafkawire.cli.demo.view import View
@@ -147,7 +147,7 @@ class DemoRun:
                 self._add_event(text)
 
         self._processes[name] = child
-        self.stage.workers[name] = Worker(name, child.pid)
+        self.stage.workers[name] = WorkerProcess(name, child.pid)
         group.start_soon(self._listen, child, on_event)
         return name
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ("RATE_WINDOW_S", "DemoEvent", "Rate", "Stage", "Worker")
+__all__ = ("RATE_WINDOW_S", "DemoEvent", "Rate", "Stage", "WorkerProcess")
 
 RATE_WINDOW_S = 2.0
 MAX_EVENTS = 100
@@ -31,7 +31,7 @@ class Rate:
 
 
 @dataclass(slots=True)
-class Worker:
+class WorkerProcess:
     """One worker process."""
 
     name: str
@@ -57,7 +57,7 @@ class Stage:
     total: int = 0
     sent: int = 0
     positions: dict[int, int] = field(default_factory=dict)
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, WorkerProcess] = field(default_factory=dict)
     nodes: dict[int, bool] = field(default_factory=dict)
     events: deque[DemoEvent] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
 

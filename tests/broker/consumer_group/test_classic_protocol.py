@@ -13,7 +13,7 @@ from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartb
 from aiokafkawire.broker.groups.consumer_group.group import TRANSITIONS
 from aiokafkawire.broker.groups.consumer_group.metadata import ConsumerGroupState
 from aiokafkawire.broker.groups.events import (
-    GroupState,
+    ClassicGroupState,
     Heartbeat,
     Join,
     JoinResult,
@@ -177,7 +177,7 @@ def test_downgrade(allows: bool) -> None:
         return
     classic = ClassicGroup("g")
     classic.restore(downgrade(d.group), d.now)
-    assert (classic.state, classic.generation) == (GroupState.PREPARING_REBALANCE, 3)
+    assert (classic.state, classic.generation) == (ClassicGroupState.PREPARING_REBALANCE, 3)
     beating = Heartbeat(reply=1, member_id="c", generation=3)
     assert classic.handle(beating, d.now)[0].result is E.REBALANCE_IN_PROGRESS
     rejoined = classic.handle(joining("c"), d.now)[0].result

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.cli.demo.stage import RATE_WINDOW_S, Rate, Stage, Worker, ranges
+from aiokafkawire.cli.demo.stage import RATE_WINDOW_S, Rate, Stage, WorkerProcess, ranges
 
 
 @pytest.fixture
 def stage() -> Stage:
     stage = Stage(partitions=4, total=100, sent=50)
     for name in ("worker 1", "worker 2"):
-        stage.workers[name] = Worker(name, 1)
+        stage.workers[name] = WorkerProcess(name, 1)
     return stage
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from aiokafkawire.cli.demo.inputs import Truth
-from aiokafkawire.cli.demo.stage import DemoEvent, Stage, Worker
+from aiokafkawire.cli.demo.stage import DemoEvent, Stage, WorkerProcess
 from aiokafkawire.cli.demo.verdict import judge
 from aiokafkawire.cli.demo.view import LINE_EVERY_S, LiveView, PlainView, verdict_table
 
@@ -20,7 +20,9 @@ def stage() -> Stage:
     stage = Stage(partitions=12, total=800_000, sent=600_000, nodes={1: True, 2: True, 3: False})
     for number in range(1, 5):
         name = f"worker {number}"
-        stage.workers[name] = Worker(name, 4_000_000 + number, "working", (number * 3 - 3,), 99_999)
+        stage.workers[name] = WorkerProcess(
+            name, 4_000_000 + number, "working", (number * 3 - 3,), 99_999
+        )
     stage.workers["worker 1"].state = "killed"
     stage.workers["worker 1"].partitions = ()
     stage.positions = dict.fromkeys(range(12), 40_000)

@@ -10,7 +10,7 @@ from aiokafkawire.broker.groups.consumer_group.member import (
     ClassicProtocolMember,
     ConsumerGroupMember,
 )
-from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.events import ClassicGroupState
 from aiokafkawire.broker.groups.members import (
     ClassicGroupMember,
     PersistedGroup,
@@ -55,7 +55,7 @@ def downgrade(group: ConsumerGroup) -> PersistedGroup:
     """Return the classic group that a consumer group with classic members only becomes."""
     members = [_to_classic(group, member) for member in group.data.members.values()]
     return PersistedGroup(
-        state=GroupState.STABLE,
+        state=ClassicGroupState.STABLE,
         generation=group.data.epoch,
         protocol_type="consumer",
         protocol=elect_protocol(members),
