@@ -11,7 +11,8 @@ import pytest
 
 from aiokafkawire.admin import Admin, GroupType
 from aiokafkawire.consumer import Consumer, RebalanceListener
-from aiokafkawire.errors import InvalidOption, UnsupportedVersion
+from aiokafkawire.errors import GroupFailed, InvalidOption, UnsupportedVersion
+from aiokafkawire.share import ShareConsumer
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs, without
@@ -172,6 +173,34 @@ async def test_a_cluster_without_the_consumer_protocol_is_named(
     async with Consumer(topic, **options) as consumer:
         with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion, match=r"Kafka 4\.0"):
             await consumer.getone()
+
+
+@needs("consumer protocol")
+async def test_an_assignor_that_the_coordinator_lacks_is_raised_at_once(
+    bootstrap_servers: str, topic: str, group_id: str
+) -> None:
+    options = MEMBER | {"bootstrap_servers": bootstrap_servers, "group_id": group_id}
+    async with Consumer(topic, group_remote_assignor="fair", **options) as consumer:
+        with (
+            anyio.fail_after(WITHIN_S),
+            pytest.raises(GroupFailed, match=r"UNSUPPORTED_ASSIGNOR.*group_remote_assignor"),
+        ):
+            await consumer.getone()
+
+
+@needs("share groups")
+async def test_a_group_of_another_type_is_raised_at_once(
+    bootstrap_servers: str, topic: str, group_id: str
+) -> None:
+    options = {"bootstrap_servers": bootstrap_servers, "group_id": group_id}
+    async with (
+        ShareConsumer(topic, **options) as other,
+        Consumer(topic, **options | MEMBER) as ours,
+    ):
+        with anyio.fail_after(WITHIN_S):
+            await other.getmany(timeout_ms=1_000)
+            with pytest.raises(GroupFailed, match=r"another type.*use another group_id"):
+                await ours.getone()
 
 
 @pytest.mark.parametrize(

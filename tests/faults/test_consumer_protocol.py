@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
+from aiokafkawire.admin import Admin
+from aiokafkawire.broker import Acl, Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
     AuthorizationFailed,
@@ -24,6 +25,8 @@ from tests.behaviour.support import WITHIN_S, committed, fill, numbered, poll_un
 from tests.faults.support import IMPATIENT
 
 pytestmark = pytest.mark.slow
+
+NewTopic = Callable[..., Awaitable[str]]
 
 HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
@@ -197,6 +200,36 @@ async def test_errors_that_do_not_pass_are_raised_at_once(
         assert group_id in str(caught.value)
 
 
+async def test_permissions_that_are_missing_and_granted(group_id: str):
+    reader = Acl("User:ANONYMOUS", "Read", topic="orders")
+    others = [Acl("User:ANONYMOUS", "Read", topic="secret").binding]
+    group = Acl("User:ANONYMOUS", "Read", group=group_id).binding
+    setup = [Acl("User:ANONYMOUS", each, cluster=True) for each in ("Alter", "Describe")]
+    async with Broker(
+        acls=[reader, *setup],
+        group_consumer_heartbeat_interval_ms=50,
+    ) as broker:
+        for topic in ("orders", "secret"):
+            await broker.create_topic(topic)
+        async with (
+            Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+            member(broker, "orders", group_id) as consumer,
+        ):
+            with anyio.fail_after(WITHIN_S), pytest.raises(AuthorizationFailed, match="group"):
+                await consumer.getone()
+            await admin.create_acls([group])
+            await poll_until(consumer, lambda: bool(consumer.assignment()))
+            consumer.subscribe(["orders", "secret"])
+            with anyio.fail_after(WITHIN_S), pytest.raises(AuthorizationFailed, match="secret"):
+                await consumer.getone()
+            assert len(consumer.assignment()) == 1
+            await admin.create_acls(others)
+            with anyio.fail_after(WITHIN_S):
+                while len(consumer.assignment()) != 2:
+                    with contextlib.suppress(AuthorizationFailed):
+                        await consumer.getmany(timeout_ms=100)
+
+
 async def test_a_topic_that_becomes_visible_is_read_without_a_new_consumer(
     broker: Broker, topic: str, group_id: str
 ):
@@ -309,3 +342,48 @@ async def test_a_refused_leave_is_logged(
         broker.on(HEARTBEAT, Answer(ErrorCode.NOT_COORDINATOR))
     [text] = [text for text in caplog.messages if ": left" in text]
     assert "NOT_COORDINATOR" in text
+
+
+# --- bugs of other clients; see tests/group/consumer_protocol/test_known_bugs.py --------------
+
+
+async def test_a_stale_epoch_does_not_make_lookups_spin(broker: Broker, topic: str, group_id: str):
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    fault = broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.STALE_MEMBER_EPOCH))
+    async with member(broker, topic, group_id) as consumer:
+        await poll_until(consumer, lambda: fault.hits > 1)
+        before = fault.hits, len(heartbeats(broker))
+        await anyio.sleep(1.0)
+        # The backoff is 100 ms, less jitter; each failure asks for one heartbeat.
+        assert fault.hits - before[0] <= 20
+        assert len(heartbeats(broker)) - before[1] <= 60
+        fault.remove()
+        assert len(await take(consumer, 1)) == 1
+
+
+async def test_members_that_come_and_go_fail_no_commit(
+    broker: Broker, new_topic: NewTopic, group_id: str
+):
+    topic, stop = await new_topic(4), anyio.Event()
+    for partition in range(4):
+        await fill(broker.bootstrap_servers, topic, numbered(50), partition)
+
+    async def work(consumer: Consumer) -> None:
+        while not stop.is_set():
+            await consumer.getmany(timeout_ms=20, max_records=1)
+            await consumer.commit()
+
+    async with member(broker, topic, group_id) as stays, anyio.create_task_group() as tasks:
+        await poll_until(stays, lambda: len(stays.assignment()) == 4)
+        tasks.start_soon(work, stays)
+        for _ in range(4):
+            async with member(broker, topic, group_id) as guest:
+                await poll_until(guest, lambda guest=guest: len(guest.assignment()) == 2)
+                await guest.getmany(timeout_ms=20, max_records=1)
+                await guest.commit()
+        with anyio.fail_after(WITHIN_S):
+            # The member polls in a task of its own.
+            while len(stays.assignment()) != 4:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        stop.set()
+        assert stays.metrics()["commit_failures_total"] == 0
