@@ -107,8 +107,9 @@ class ShareDelivery:
                 self._buffered.popleft()
                 continue
             self.buffered_count -= 1
-            held, offset = chunk.held, record.offset
-            if held.lock.expires_at(offset) - DELIVERY_MARGIN_S > now and held.is_held(offset):
+            lock, offset = chunk.held.lock, record.offset
+            expires_at = lock.expires_at(offset)
+            if expires_at - DELIVERY_MARGIN_S > now and chunk.held.locks.get(offset) is lock:
                 return record
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import anyio
@@ -136,6 +136,10 @@ class ShareNode:
     @property
     def has_partitions(self) -> bool:
         return bool(self._session.context.partitions)
+
+    def locks(self, partition: OwnedPartition) -> Mapping[int, AcquisitionLock]:
+        """Return the current locks of a partition by offset. They change with the session."""
+        return self._session.context.locks_of(partition)
 
     def is_held(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock | None) -> bool:
         """Return whether a record is locked, and no acknowledgement of it was sent."""

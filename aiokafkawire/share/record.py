@@ -19,14 +19,19 @@ __all__ = ("HeldRecords", "ShareRecord")
 
 
 class HeldRecords:
-    """Acquired records of one partition: the broker that leads it, and their lock."""
+    """Acquired records of one partition: the broker that leads it, and their lock.
 
-    __slots__ = ("lock", "node", "partition")
+    `locks` are the current locks of the partition by offset. A record is held while its lock is
+    the one of its fetch.
+    """
+
+    __slots__ = ("lock", "locks", "node", "partition")
 
     def __init__(self, node: ShareNode, partition: OwnedPartition, lock: AcquisitionLock) -> None:
         self.node = node
         self.partition = partition
         self.lock = lock
+        self.locks = node.locks(partition)
 
     def is_held(self, offset: int) -> bool:
         """Return whether a record is locked, and no acknowledgement of it was sent."""

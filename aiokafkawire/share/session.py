@@ -159,7 +159,7 @@ def _send_acknowledge(
 def _end(context: ShareSessionContext, now: float) -> Outcome:
     """Close the session; the broker releases what is not acknowledged."""
     sent, expired = _take_pending(context, now)
-    context.acquired.clear()
+    context.release_all()
     request = context.new_request()
     send = events.SendAcknowledge(request, states.FINAL_EPOCH, sent)
     return states.SessionEnding(request, sent), (*expired, send)

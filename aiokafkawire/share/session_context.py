@@ -67,11 +67,21 @@ class ShareSessionContext:
     def holds_records(self) -> bool:
         return any(self.acquired.values())
 
+    def locks_of(self, partition: OwnedPartition) -> dict[int, AcquisitionLock]:
+        """Return the locks of a partition. The dict stays the same when they change."""
+        return self.acquired.setdefault(partition, {})
+
+    def release_all(self) -> None:
+        """Hold nothing: the broker releases the records with the session."""
+        for locks in self.acquired.values():
+            locks.clear()
+        self.acquired.clear()
+
     def acquire(
         self, partition: OwnedPartition, ranges: tuple[AcquiredOffsets, ...], lock: AcquisitionLock
     ) -> None:
         """Hold records. A record that was held before has another lock now."""
-        held = self.acquired.setdefault(partition, {})
+        held = self.locks_of(partition)
         pending = self.pending.get(partition)
         for acquired in ranges:
             offsets = range(acquired.first, acquired.last + 1)
@@ -99,14 +109,14 @@ class ShareSessionContext:
 
     def acknowledge(self, event: RecordsAcknowledged, now: float) -> None:
         """Keep acknowledgements of held records for the next request."""
-        held = self.acquired.get(event.partition, {})
+        held, lock = self.acquired.get(event.partition, {}), event.lock
         offsets = [
             offset
             for offset in event.offsets
-            if offset in held
-            and (event.lock is None or held[offset] is event.lock)
-            and (not event.only_undecided or self.is_undecided(event.partition, offset))
+            if (found := held.get(offset)) is not None and (lock is None or found is lock)
         ]
+        if event.only_undecided and event.partition in self.pending:
+            offsets = [offset for offset in offsets if self.is_undecided(event.partition, offset)]
         if not offsets:
             return
         if not self.pending:
@@ -145,6 +155,6 @@ class ShareSessionContext:
     def lose_all(self) -> SentAcknowledgements:
         """Forget all held records; return the acknowledgements that were not sent."""
         lost, self.pending = self.pending, {}
-        self.acquired.clear()
+        self.release_all()
         self.urgent = False
         return lost

@@ -34,13 +34,13 @@ class Node:
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, int] = {}
-        self.gone: set[int] = set()
+        self.held: dict[int, AcquisitionLock] = {}
 
-    def is_held(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
-        return offset not in self.gone
+    def locks(self, partition: OwnedPartition) -> dict[int, AcquisitionLock]:
+        return self.held
 
     def is_undecided(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
-        return offset not in self.gone and self.acknowledged.get(offset, RENEW) == RENEW
+        return offset in self.held and self.acknowledged.get(offset, RENEW) == RENEW
 
     def acknowledge(
         self, partition: OwnedPartition, offsets: list[int], type: int, lock: Any, **options: Any
@@ -52,7 +52,9 @@ def filled(count: int, **options: Any) -> tuple[ShareDelivery, Node, Clock]:
     clock, node = Clock(), Node()
     options = {"implicit": True, "renewal_limit_s": 0.0} | options
     delivery = ShareDelivery(clock, **options)  # type: ignore[arg-type]
-    held = HeldRecords(node, ORDERS, AcquisitionLock(0.0, LOCK_S))  # type: ignore[arg-type]
+    lock = AcquisitionLock(0.0, LOCK_S)
+    node.held.update(dict.fromkeys(range(count), lock))
+    held = HeldRecords(node, ORDERS, lock)  # type: ignore[arg-type]
     delivery.add(held, 1, fetched(log(count)).take(count))
     return delivery, node, clock
 
@@ -108,7 +110,7 @@ def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
 
 def test_records_of_a_lost_session_are_not_delivered() -> None:
     delivery, node, _ = filled(3)
-    node.gone = {0, 2}
+    del node.held[0], node.held[2]
     assert taken(delivery, "a", 3) == [1]
 
 
