@@ -43,6 +43,7 @@ LEFT_OUT = {"topicId", "throttleTimeMs"}
 DIFFERENT_DEFAULTS = {
     *("retention.bytes", "segment.bytes"),
     *("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms"),
+    "share.heartbeat.interval.ms",
     "share.assignment.interval.ms",
 }
 """Configs that the embedded broker has smaller, or the real one in its configuration file."""
