@@ -220,6 +220,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     functions = {report.nodeid.split("[")[0] for report in passed if BEHAVIOUR in report.nodeid}
     if functions:
         where = BEHAVIOUR_ON[config.getoption("--on")]
+        if config.getoption("--all-backends"):
+            where = where.removesuffix(", on asyncio alone")
         lines.add(f"behaviour: {len(functions)} test functions on {where}")
     if lines:
         terminalreporter.section("what was counted")

@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from aiokafkawire import Admin, Consumer, OffsetAndMetadata, TopicPartition
-from aiokafkawire.admin import GroupState, OffsetReset, PartitionLag
+from aiokafkawire.admin import (
+    ConsumerGroupDescription,
+    GroupState,
+    GroupType,
+    MemberDescription,
+    OffsetReset,
+    PartitionLag,
+)
 from aiokafkawire.errors import BrokerError, KafkaError, PartialFailure, UnsupportedVersion
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs, without
-from tests.behaviour.support import MEMBER, UNHURRIED, fill, numbered, take
+from tests.behaviour.support import (
+    MEMBER,
+    UNHURRIED,
+    eventually,
+    fill,
+    numbered,
+    partitions_of,
+    poll_until,
+    settle,
+    take,
+)
 
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 3, 25, 68, 69
 
@@ -61,6 +79,47 @@ async def test_a_group_with_a_member(
         assert only.host
         classic = (await admin.describe_classic_groups([group_id]))[group_id]
         assert (classic.protocol, classic.members) == ("consumer", (only,))
+
+
+@needs("consumer protocol")
+async def test_a_group_of_the_consumer_protocol_has_targets_beside_assignments(
+    admin: Admin, bootstrap_servers: str, new_topic: NewTopic, group_id: str
+):
+    topic = await new_topic(partitions=2)
+    one, two = partitions_of(topic, 2)
+    options = {"bootstrap_servers": bootstrap_servers, "group_protocol": "consumer"}
+
+    async def describe() -> tuple[ConsumerGroupDescription, dict[str, MemberDescription]]:
+        described = (await admin.describe_consumer_groups([group_id]))[group_id]
+        return described, {each.client_id: each for each in described.members}
+
+    async with Consumer(topic, group_id=group_id, client_id="old", **options) as old:
+        await poll_until(old, lambda: len(old.assignment()) == 2)
+        described, members = await describe()
+        assert (described.type, described.partition_assignor) == (GroupType.CONSUMER, "uniform")
+        before = described.group_epoch
+        assert members["old"].assignment == members["old"].target_assignment == (one, two)
+        assert members["old"].member_epoch == described.target_assignment_epoch == before
+        async with Consumer(topic, group_id=group_id, client_id="new", **options) as new:
+            # The old member revokes a partition only when it polls.
+            await new.getmany(timeout_ms=500)
+            described, members = await describe()
+            assert described.group_state is GroupState.RECONCILING
+            assert described.group_epoch == described.target_assignment_epoch == before + 1
+            assert members["new"].assignment == ()
+            targets = [members[name].target_assignment for name in ("old", "new")]
+            assert sorted(targets) == [(one,), (two,)]
+            assert [members[name].member_epoch for name in ("old", "new")] == [before, before + 1]
+            await settle(old, new, partitions=2)
+            await eventually(partial(is_stable, admin, group_id))
+            _, members = await describe()
+            assert all(each.assignment == each.target_assignment for each in members.values())
+            assert {each.member_epoch for each in members.values()} == {before + 1}
+
+
+async def is_stable(admin: Admin, group_id: str) -> bool:
+    described = (await admin.describe_consumer_groups([group_id]))[group_id]
+    return described.group_state is GroupState.STABLE
 
 
 async def test_a_group_that_does_not_exist(admin: Admin, group_id: str):
