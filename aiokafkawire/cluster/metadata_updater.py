@@ -120,6 +120,7 @@ class MetadataUpdater:
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
+                # mutation: bootstrap-without-backoff
                 retry_at = clock.now() + self._schedule.backoff.delay(attempt, self._runtime.rng)
                 limit = min(deadline, refused_until) if _all_refused(failures) else deadline
                 if not error.retriable or retry_at >= limit:

@@ -114,6 +114,7 @@ class ListenerCallbacks:
                 )
                 self._notifier.raise_in_next_call(error)
         finally:
+            # mutation: end-of-callback-forgotten
             slot.done.set()
             self._delivery.pending_callbacks -= 1
             self._notifier.state_changed()

@@ -322,6 +322,7 @@ class PositionResolver:
                 partition.handle(event)
         self.log.log_lookup(lookups, events, self._runtime.clock.now())
         self._notifier.positions_changed(lookups)
+        # mutation: failed-lookup-not-repeated
         self._notifier.to_resolve.add(lookups)
 
     def _deadline(self) -> float:

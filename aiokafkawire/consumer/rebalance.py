@@ -113,6 +113,7 @@ class RebalanceHandler:
             self.prepare_revoke(tuple(self._owned))
         for tp, partition in self._owned.items():
             if tp not in self._being_revoked:
+                # mutation: unsubscribed-topic-delivered
                 partition.pending_revocation = topics is not None and tp.topic not in topics
 
     def prepare_revoke(self, partitions: Collection[TopicPartition]) -> None:
@@ -127,8 +128,10 @@ class RebalanceHandler:
 
         A partition that is lost and assigned again meanwhile stays.
         """
+        # mutation: partitions-removed-before-revocation-callback
         revoked = self._find_owned(partitions)
         if self.listener is not None:
+            # mutation: no-callback-on-revocation
             await self.callbacks.run(self.listener.on_partitions_revoked, partitions)
         # mutation: no-commit-on-revocation
         await self.commit_processed(self._still_owned(revoked))
@@ -139,6 +142,7 @@ class RebalanceHandler:
                 self.released_uncommitted[partition.tp] = REVOKED
                 uncommitted.append(partition.tp)
         self._log_revoked(partitions, uncommitted)
+        # mutation: revoked-partitions-committed-later
         self._offsets.end_ownership(partitions, REVOKED, lost=False)
         self._notifier.state_changed()
 

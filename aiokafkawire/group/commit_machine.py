@@ -330,6 +330,7 @@ def _response_received(
         elif rebalancing:
             must_await_rebalance = True
             must_verify |= not rejoins
+        # mutation: commit-with-stale-epoch-fails
         elif is_member and code == ErrorCode.STALE_MEMBER_EPOCH:
             # Sent again with the epoch of the next heartbeat (KIP-848).
             must_retry = must_verify = True

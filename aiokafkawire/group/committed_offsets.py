@@ -83,6 +83,7 @@ class CommittedOffsets:
                     self._on_rejected()
                 if not error.retriable or retry_at >= deadline:
                     raise
+                # mutation: offset-fetch-repeated-at-once
                 await self._runtime.clock.sleep_until(retry_at)
 
     async def _send(

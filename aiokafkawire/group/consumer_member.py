@@ -88,6 +88,7 @@ class ConsumerProtocolMember(CommittingMember):
     def metadata_changed(self) -> None:
         """Own partitions of topics whose names were not known."""
         state = self._machine.state
+        # mutation: topic-unknown-at-assignment-never-read
         if isinstance(state, InGroup) and state.target.unresolved:
             self._handle(TopicsResolved(self._topic_names()))
 

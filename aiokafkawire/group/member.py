@@ -203,6 +203,7 @@ class GroupMember(ABC):
             False at the deadline.
         """
         self._handle(events.CloseRequested(deadline, operation))
+        # mutation: close-without-deadline
         return await wait_until(self._closed, deadline)
 
     async def run(self) -> None:

@@ -99,6 +99,7 @@ def offset_fetch_request(
         return OffsetFetchRequest(groups=[group], require_stable=stable)
 
     all_known = all(ids.get(topic, ZERO_UUID) != ZERO_UUID for topic in grouped)
+    # mutation: topic-id-missing-in-offset-fetch
     max_version = None if all_known else LAST_WITH_TOPIC_NAMES
     return VersionedRequest(ApiKey.OFFSET_FETCH, build), max_version
 
@@ -126,6 +127,7 @@ def read_committed_offsets(
     if error_code != ErrorCode.NONE:
         error = group_error(error_code, "OffsetFetch", group=group_id)
         if error_code in _EPOCH_REJECTED_CODES:
+            # mutation: stale-epoch-counts-as-no-offset
             raise MemberEpochRejected(error.reason, retriable=True, api="OffsetFetch") from error
         raise error
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}

@@ -9,6 +9,7 @@ from verify.mutation.operations import (
     insert_after,
     move_into_next_if,
     replace,
+    replace_statement,
     swap_with_next,
 )
 from verify.mutation.planting import Mutation
@@ -156,9 +157,56 @@ _BLIND: dict[str, tuple[str, Operation]] = {
 }
 """Written from the source alone, without knowledge of the checks."""
 
+_OF_OTHERS: dict[str, tuple[str, Operation]] = {
+    # Bugs of other clients in the consumer protocol (KIP-848)
+    "late-heartbeat-response-accepted": ("protocol_corners", replace("False")),
+    "offset-fetch-repeated-at-once": ("protocol_corners", delete),
+    "stale-epoch-counts-as-no-offset": (
+        "protocol_corners",
+        replace_statement("return {{a: None for a in {function.args.args[2].arg}}}"),
+    ),
+    "commit-with-stale-epoch-fails": ("protocol_corners", replace("False")),
+    "no-callback-on-revocation": ("mixed_group", delete),
+    "topic-unknown-at-assignment-never-read": ("mixed_group", replace("False")),
+    "revocation-acknowledged-before-callback": (
+        "mixed_group",
+        replace("{expression.body.value}.target.partitions if {expression.test} else ()"),
+    ),
+    "revoked-partitions-committed-later": ("mixed_group", delete),
+    "topic-id-missing-in-offset-fetch": ("protocol_corners", replace("{expression.body}")),
+    "unsubscribed-topic-delivered": ("protocol_corners", replace("False")),
+    "close-without-deadline": (
+        "protocol_corners",
+        replace("{expression} + 60", at="value.args[1]"),
+    ),
+    "member-closed-while-joining-stays": ("protocol_corners", replace("True")),
+    "assignment-applied-while-leaving": ("protocol_corners", replace("False")),
+    "partitions-removed-before-revocation-callback": (
+        "protocol_corners",
+        insert_after("{expression.func.value}._release({expression.args[0]})"),
+    ),
+    "failed-lookup-not-repeated": ("protocol_corners", delete),
+    "fenced-member-sends-heartbeats": ("protocol_corners", replace("0.0", at="args[1]")),
+    "leave-never-completes": (
+        "protocol_corners",
+        replace("({function.args.args[1].arg}, ())"),
+    ),
+    "end-of-callback-forgotten": ("protocol_corners", delete),
+    "epoch-ignored-while-leaving": (
+        "protocol_corners",
+        replace(
+            "{statement.value.args[0]}.epoch"
+            " if hasattr({statement.value.args[0]}, 'next_action') else {expression}",
+            at="keywords[1].value",
+        ),
+    ),
+    "bootstrap-without-backoff": ("protocol_corners", replace("{expression.left}")),
+}
+"""Written for bugs that other clients had, one for each."""
+
 BLIND = frozenset(_BLIND)
 
 MUTATIONS = {
     name: Mutation(name, scenario, operation)
-    for name, (scenario, operation) in (_INFORMED | _BLIND).items()
+    for name, (scenario, operation) in (_INFORMED | _BLIND | _OF_OTHERS).items()
 }

@@ -23,6 +23,7 @@ __all__ = (
     "insert_after",
     "move_into_next_if",
     "replace",
+    "replace_statement",
     "swap_with_next",
 )
 
@@ -167,6 +168,15 @@ def delete(place: Place) -> None:
 def swap_with_next(place: Place) -> None:
     """Execute the next statement first."""
     place.block[place.index], place.block[place.index + 1] = place.next, place.node
+
+
+def replace_statement(template: str) -> Operation:
+    """Execute another statement instead. The template is that of `replace`."""
+
+    def operation(place: Place) -> None:
+        place.block[place.index] = _parsed(template, place, place.node)
+
+    return operation
 
 
 def move_into_next_if(place: Place) -> None:

@@ -47,6 +47,7 @@ def join(now: float, attempt: int = 0) -> states.ConsumerJoining:
 def fields_to_report(
     context: ConsumerProtocolContext, state: states.InHeartbeats
 ) -> states.ReportedFields:
+    # mutation: revocation-acknowledged-before-callback
     owned = state.owned if isinstance(state, states.InGroup) else ()
     return states.ReportedFields(context.topics, owned, context.pattern)
 
@@ -112,6 +113,7 @@ def lose_and_rejoin(
 
 def reconcile(context: ConsumerProtocolContext, state: states.InGroup, now: float) -> Outcome:
     """Take the next step towards the target assignment, if no revocation is running."""
+    # mutation: assignment-applied-while-leaving
     if isinstance(state, states.ConsumerRevoking):
         return state, ()
     to_revoke = states.without(state.owned, state.target.partitions)
@@ -158,6 +160,7 @@ def end_while_revoking(
     state: states.ConsumerRevoking, ended: outside.MembershipState
 ) -> states.ConsumerRevoking:
     """Stop heartbeats and keep only the partitions that are being revoked."""
+    # mutation: fenced-member-sends-heartbeats
     silent = states.HeartbeatSchedule(state.heartbeat.node, NEVER)
     return replace(state, heartbeat=silent, owned=state.to_revoke, ended=ended)
 
@@ -181,6 +184,7 @@ def leave(
 ) -> Outcome:
     """Send the leave epoch, unless the coordinator cannot know the member."""
     heartbeat = state.heartbeat
+    # mutation: member-closed-while-joining-stays
     never_joined = heartbeat.in_flight is None and not heartbeat.attempt
     epoch = context.leave_epoch
     if epoch is None or (isinstance(state, states.ConsumerJoining) and never_joined):

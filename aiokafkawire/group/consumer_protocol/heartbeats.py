@@ -234,6 +234,7 @@ def responded(
     effects: tuple[MembershipEffect, ...] = ()
     if event.epoch != state.epoch:
         effects = (ChangeEpoch(event.epoch, state.owned),)
+    # mutation: epoch-ignored-while-leaving
     updated = replace(state, heartbeat=heartbeat, epoch=event.epoch)  # type: ignore[type-var]
     next_state, more = _with_target(context, updated, event.target, now)
     return next_state, (*effects, *more)

@@ -70,6 +70,7 @@ def left(
 ) -> Outcome:
     if isinstance(event, shared.DeadlineReached) and now < state.until:
         return state, ()
+    # mutation: leave-never-completes
     return actions.finish(context, state.next_action, now)
 
 

@@ -69,6 +69,7 @@ class ConsumerProtocolMachine:
 
     def handle(self, event: MembershipEvent, now: float) -> Sequence[MembershipEffect]:
         """Go to the next state and return its effects. Ignore late results of earlier requests."""
+        # mutation: late-heartbeat-response-accepted
         if isinstance(event, RequestCompleted) and event.request not in self.state.awaited:
             return ()
         handler = transition(self.transitions, self.state, event)

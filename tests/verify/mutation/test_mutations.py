@@ -21,6 +21,9 @@ from verify.mutation.planting import PACKAGE, Mutation, file_of, markers, mutate
 NAMED = {
     "reset-to-latest-after-lookup-error": {"Resetting"},
     "cancelled-request-frees-its-slot": {"_awaiting_response", "remove"},
+    "revocation-acknowledged-before-callback": {"target", "partitions"},
+    "partitions-removed-before-revocation-callback": {"_release"},
+    "epoch-ignored-while-leaving": {"epoch", "next_action"},
     "delivery-timeout-restarts-with-each-attempt": {"expires_at", "config", "delivery_timeout_s"},
 }
 """The few mutations that name something of the client. A rename must reach them, too."""
