@@ -126,13 +126,15 @@ class ConsumerGroupRequests(MemberRequests):
         self._must_check_feature = must_check_feature
         self._join_sent = anyio.Event()
         self._join_sent.set()
+        self._left = anyio.Event()
+        self._left.set()
 
     def heartbeat(self, effect: SendConsumerHeartbeat) -> RequestTask:
         config = self._config
         message = heartbeat_request(effect, config, self._member_id)
 
-        sent = anyio.Event()
-        if effect.epoch == JOIN_EPOCH:
+        sent, left = anyio.Event(), self._left
+        if joins := effect.epoch == JOIN_EPOCH:
             self._join_sent = sent
 
         def build(version: int) -> ConsumerGroupHeartbeatRequest:
@@ -140,7 +142,10 @@ class ConsumerGroupRequests(MemberRequests):
             return message
 
         async def send() -> events.RequestCompleted:
-            timeout_s = config.request_timeout_ms / 1000
+            deadline = self._clock.now() + config.request_timeout_ms / 1000
+            if joins:
+                # A former leave that arrives later would undo the join.
+                await wait_until(left, deadline)
             level = self._cluster.finalized_feature_level(GROUP_FEATURE)
             if self._must_check_feature() and level == 0:
                 sent.set()
@@ -149,7 +154,7 @@ class ConsumerGroupRequests(MemberRequests):
                 response = await self._cluster.request(
                     VersionedRequest(ApiKey.CONSUMER_GROUP_HEARTBEAT, build),
                     to=ToNode(effect.node),
-                    deadline=self._clock.now() + timeout_s,
+                    deadline=deadline,
                     retry=False,
                     min_version=0 if effect.pattern is None else FIRST_WITH_PATTERN,
                 )
@@ -170,20 +175,24 @@ class ConsumerGroupRequests(MemberRequests):
         message = leave_request(effect, self._config, self._member_id)
         kept = effect.epoch == LEAVE_STATIC_EPOCH
         text = f"left {'for now ' if kept else ''}({effect.reason})"
+        join_sent, left = self._join_sent, anyio.Event()
+        self._left = left
 
         async def send() -> events.RequestCompleted:
             failure: KafkaError | None = None
-            # A join that is sent later, when both wait for a connection, would stay in the group.
-            await wait_until(self._join_sent, effect.deadline)
             try:
+                # A join that is sent later, when both wait for a connection, would stay in the
+                # group.
+                await wait_until(join_sent, effect.deadline)
                 response = await self._cluster.request(
                     message, to=ToCoordinator(self._group_id), deadline=effect.deadline, retry=False
                 )
             except KafkaError as error:
                 failure = error
-            else:
-                if response.error_code not in LEFT_CODES:
-                    failure = group_error(response.error_code, API, group=self._group_id)
+            finally:
+                left.set()
+            if failure is None and response.error_code not in LEFT_CODES:
+                failure = group_error(response.error_code, API, group=self._group_id)
             if failure is not None:
                 self._log(
                     f"{text}, but {API} failed: {failure}; the coordinator removes the member when"

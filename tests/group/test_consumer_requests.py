@@ -147,6 +147,7 @@ class ConnectingCluster:
         self.connected = anyio.Event()
         self.failure: Exception | None = None
         self.epochs: list[int] = []
+        self.late_by = 5
 
     def finalized_feature_level(self, feature: str) -> int:
         return 1
@@ -154,7 +155,7 @@ class ConnectingCluster:
     async def request(self, message: Any, *, to: Any, **options: Any) -> Any:
         await self.connected.wait()
         if isinstance(to, ToNode):
-            for _ in range(5):
+            for _ in range(self.late_by):
                 await anyio.lowlevel.checkpoint()
             if self.failure is not None:
                 raise self.failure
@@ -163,14 +164,10 @@ class ConnectingCluster:
         return response(member_epoch=max(built.member_epoch, 1))
 
 
-@pytest.mark.parametrize("failure", [None, ConnectionFailed("refused")])
-async def test_a_member_that_joins_leaves_after_its_join_is_sent(failure: Any) -> None:
-    cluster: Any = ConnectingCluster()
-    cluster.failure = failure
-    clock = RealRuntime().clock
-    requests = ConsumerGroupRequests(
+def requests_to(cluster: Any) -> ConsumerGroupRequests:
+    return ConsumerGroupRequests(
         cluster,
-        clock,
+        RealRuntime().clock,
         ConsumerConfig(bootstrap_servers="localhost:1", group_id="g"),
         "m",
         topic_names=dict,
@@ -178,11 +175,32 @@ async def test_a_member_that_joins_leaves_after_its_join_is_sent(failure: Any) -
         on_result=lambda failure: None,
         log=lambda *text, **fields: None,
     )
+
+
+@pytest.mark.parametrize("failure", [None, ConnectionFailed("refused")])
+async def test_a_member_that_joins_leaves_after_its_join_is_sent(failure: Any) -> None:
+    cluster = ConnectingCluster()
+    cluster.failure = failure
+    requests = requests_to(cluster)
     join: Any = requests.heartbeat(JOIN)
-    leave: Any = requests.leave(SendLeaveEpoch(8, -1, clock.now() + 5, "closed"))
+    leave: Any = requests.leave(SendLeaveEpoch(8, -1, RealRuntime().clock.now() + 5, "closed"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leave)
         tasks.start_soon(join)
         await anyio.lowlevel.checkpoint()
         cluster.connected.set()
     assert cluster.epochs == ([0, -1] if failure is None else [-1])
+
+
+async def test_a_member_that_left_joins_after_its_leave_is_answered() -> None:
+    cluster = ConnectingCluster()
+    cluster.late_by = 0
+    requests = requests_to(cluster)
+    leave: Any = requests.leave(SendLeaveEpoch(6, -1, RealRuntime().clock.now() + 5, "failed"))
+    join: Any = requests.heartbeat(JOIN)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(join)
+        tasks.start_soon(leave)
+        await anyio.lowlevel.checkpoint()
+        cluster.connected.set()
+    assert cluster.epochs == [-1, 0]
