@@ -170,11 +170,13 @@ class WorkerSession(Session, RebalanceListener):
             self.end(error)
 
     def _update_pauses(self) -> None:
-        pauses = self.scheduler.update_pauses()
-        if pauses.pause:
-            self.consumer.pause(*pauses.pause)
-        if pauses.resume:
-            self.consumer.resume(*pauses.resume)
+        changed = self.scheduler.update_pauses()
+        if not changed.pause and not changed.resume:
+            return
+        # Partitions may be lost before the listener is called.
+        owned = self.consumer.assignment()
+        self.consumer.pause(*owned.intersection(changed.pause))
+        self.consumer.resume(*owned.intersection(changed.resume))
 
     # --- rebalances ---
 

@@ -16,10 +16,10 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import IllegalState, InvalidOption, PartialFailure
 from aiokafkawire.producer import Producer
-from aiokafkawire.testing import ApiKey, Close
+from aiokafkawire.testing import Answer, ApiKey, Close, ErrorCode
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import RetryPolicy, Worker, executor
-from tests.worker.helpers import ignore
+from tests.worker.helpers import ignore, record
 
 TP = TopicPartition("orders", 0)
 WITHIN_S = 20.0
@@ -27,7 +27,7 @@ WITHIN_S = 20.0
 
 @pytest.fixture
 async def broker() -> Any:
-    async with Broker() as broker:
+    async with Broker(group_min_session_timeout_ms=500) as broker:
         await broker.create_topic("orders", partitions=1)
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(5):
@@ -85,6 +85,48 @@ async def test_a_record_is_not_committed_until_its_dead_letter_is_written(
     assert "failed records cannot be written" in health.reasons[0]
     assert attempts == 5  # the handler is not called again
     assert await committed(broker) == 5
+
+
+async def test_a_lost_partition_is_processed_again_after_the_member_has_joined_again(
+    broker: Broker,
+):
+    worker = make_worker(
+        broker,
+        max_buffered_records=1,  # the partition is paused when it is lost
+        consumer_options={
+            "session_timeout_ms": 1_000,
+            "heartbeat_interval_ms": 50,
+            "max_poll_records": 2,
+        },
+    )
+    processed: list[int] = []
+    lost = anyio.Event()
+
+    @worker.on("orders")
+    async def process(record: Any) -> None:
+        if not lost.is_set():
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
+            await wait_for(lambda: record.is_lost)
+            lost.set()
+        processed.append(record.offset)
+
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: len(processed) == 6)
+            metrics = worker.metrics()
+    assert processed == [0, 0, 1, 2, 3, 4]
+    assert metrics["records_lost_total"] == 1
+    assert await committed(broker) == 5
+
+
+async def test_a_partition_that_was_lost_a_moment_ago_is_not_paused(broker: Broker):
+    worker = make_worker(broker, max_buffered_records=1)
+    worker.on("orders")(ignore)
+    async with worker:
+        session = worker._lifecycle.session
+        assert session is not None
+        session.scheduler.partition(TopicPartition("orders", 7)).offsets.add([record(0)])
+        session._update_pauses()
 
 
 async def test_a_handler_that_hangs_is_reported_while_the_member_stays(broker: Broker):
@@ -187,7 +229,7 @@ def served() -> Iterator[str]:
         "import anyio\n"
         "from aiokafkawire import Broker, Producer\n"
         "async def main():\n"
-        "    async with Broker() as broker:\n"
+        "    async with Broker(group_min_session_timeout_ms=500) as broker:\n"
         "        await broker.create_topic('orders', partitions=1)\n"
         "        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:\n"
         "            for n in range(5): await producer.send('orders', b'%d' % n)\n"
