@@ -147,6 +147,10 @@ class ReplayedMember:
             case AssignPartitions(partitions):
                 self.assigned |= {*partitions}
 
+    def heartbeat_now(self, now: float) -> None:
+        """Send the next heartbeat before its interval is over."""
+        self.handle(events.CommitRejected(), now)
+
     # --- the recording ---
 
     def request(self, api: str, version: int, recorded: Mapping[str, Any], now: float) -> None:
