@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -53,23 +54,29 @@ def server() -> Iterator[ThreadedBroker]:
         yield server
 
 
+def run_tool(
+    command: list[str],
+    server: ThreadedBroker,
+    main: str,
+    *arguments: str,
+    succeeds: bool = True,
+) -> str:
+    """Run a tool; return its output, and fail unless it succeeds."""
+    result = subprocess.run(
+        [*command, main, "--bootstrap-server", server.servers, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    output = result.stdout + result.stderr
+    assert (result.returncode == 0) is succeeds, output
+    return output
+
+
 @pytest.fixture
 def tool(command: list[str], server: ThreadedBroker) -> Any:
-    """Runs a tool; returns its output, and fails unless it succeeds."""
-
-    def run(main: str, *arguments: str, succeeds: bool = True) -> str:
-        result = subprocess.run(
-            [*command, main, "--bootstrap-server", server.servers, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-        output = result.stdout + result.stderr
-        assert (result.returncode == 0) is succeeds, output
-        return output
-
-    return run
+    return functools.partial(run_tool, command, server)
 
 
 def rows(output: str, first: str) -> list[list[str]]:

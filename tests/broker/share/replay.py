@@ -10,6 +10,7 @@ import struct
 from base64 import b64decode
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -109,9 +110,9 @@ class ShareReplay(Replay):
         runtime: Runtime,
         *,
         topics: Mapping[str, str],
-        places: Mapping[tuple[str, float, str], str],
-        deliberate: Iterable[tuple[str, float]],
-        upfront: Collection[str],
+        places: Mapping[tuple[str, float, str], str] = MappingProxyType({}),
+        deliberate: Iterable[tuple[str, float]] = (),
+        upfront: Collection[str] = (),
     ) -> None:
         super().__init__(broker, runtime)
         self.topics = topics
@@ -153,7 +154,10 @@ class ShareReplay(Replay):
                 await self._send(line)
             elif "response" in line:
                 await self._receive(line)
-                await self._poll_after_join(line, lines[number + 1 : number + 2])
+                if "conn" not in line:
+                    await self._poll_after_join(line, lines[number + 1 : number + 2])
+            elif line.get("closedBy") == "client":
+                await self.disconnect(f"connection {line['conn']}")
         for connection in self.connections.values():
             await connection.close()
 
@@ -197,7 +201,8 @@ class ShareReplay(Replay):
 
     async def disconnect(self, name: str) -> None:
         """Close a connection."""
-        await self.connections.pop(name).close()
+        if name in self.connections:
+            await self.connections.pop(name).close()
 
     async def _send(self, line: Mapping[str, Any]) -> None:
         who, api = str(line["from"]), line["api"]

@@ -25,7 +25,7 @@ def assign_simple(
 
     Each partition is assigned to the same number of members, and each member to about the same
     number of partitions. Members keep what they have as far as that allows. If members subscribe to
-    different topics, this holds for each topic by itself.
+    different topics, each topic is assigned by itself, with some partitions to one member more.
 
     Args:
         subscriptions: Topics of each member.
@@ -37,11 +37,14 @@ def assign_simple(
     order = [topic for topic in partitions if topic in topics]
     if len({frozenset(ids) for ids in subscriptions.values()}) <= 1:
         slots = [(topic, index) for topic in order for index in partitions[topic]]
-        _share(assigned, list(subscriptions), slots, previous)
+        members = list(subscriptions)
+        per_slot = -(-len(members) // max(len(slots), 1))
+        _share(assigned, members, slots, previous, total=per_slot * len(slots))
     else:
         for topic in order:
             members = [member for member, ids in subscriptions.items() if topic in ids]
-            _share(assigned, members, [(topic, each) for each in partitions[topic]], previous)
+            slots = [(topic, each) for each in partitions[topic]]
+            _share(assigned, members, slots, previous, total=max(len(members), len(slots)))
     return {member: _by_topic(slots) for member, slots in assigned.items()}
 
 
@@ -50,8 +53,10 @@ def _share(
     members: Sequence[str],
     slots: Sequence[Slot],
     previous: Mapping[str, Assignment],
+    *,
+    total: int,
 ) -> None:
-    """Share partitions among members; add them to `assigned`."""
+    """Share partitions among members; add `total` assignments to `assigned`."""
     if not members or not slots:
         return
     known = set(slots)
@@ -66,32 +71,37 @@ def _share(
     }
     # Members that have more, or fewer of other topics, get the odd partitions.
     order = sorted(members, key=lambda each: (-len(kept[each]), len(assigned[each])))
-    sharing = _Sharing(assigned, order, slots)
+    sharing = _Sharing(assigned, order, slots, total)
     for member in order:
         for slot in kept[member]:
             if sharing.has_room(member, slot):
                 sharing.give(member, slot)
-    for slot in slots:
-        while sharing.lacks_members(slot):
-            sharing.fill(slot)
+    sharing.fill_all()
 
 
 class _Sharing:
     """Members of some partitions while these are assigned."""
 
     def __init__(
-        self, assigned: Mapping[str, set[Slot]], order: Sequence[str], slots: Sequence[Slot]
+        self,
+        assigned: Mapping[str, set[Slot]],
+        order: Sequence[str],
+        slots: Sequence[Slot],
+        total: int,
     ) -> None:
         self._assigned = assigned
         self._order = order
-        self._members_per_slot = -(-len(order) // len(slots))
-        least, extra = divmod(len(slots) * self._members_per_slot, len(order))
+        least, extra = divmod(total, len(order))
         self._room = {member: least + (place < extra) for place, member in enumerate(order)}
         self._members: Counter[Slot] = Counter(dict.fromkeys(slots, 0))
+        self._least_members, self._extra_slots = divmod(total, len(slots))
 
     def lacks_members(self, slot: Slot) -> bool:
-        """Return True if more members have to share a partition."""
-        return self._members[slot] < self._members_per_slot
+        """Return True if more members may share a partition."""
+        members = self._members[slot]
+        return members < self._least_members or (
+            members == self._least_members and self._extra_slots > 0
+        )
 
     def has_room(self, member: str, slot: Slot) -> bool:
         """Return True if a member may get a partition."""
@@ -101,8 +111,24 @@ class _Sharing:
     def give(self, member: str, slot: Slot) -> None:
         """Give a partition to a member."""
         self._assigned[member].add(slot)
+        self._extra_slots -= self._members[slot] == self._least_members
         self._members[slot] += 1
         self._room[member] -= 1
+
+    def fill_all(self) -> None:
+        """Give all members their number of partitions."""
+        for slot in self._members:
+            while self._members[slot] < self._least_members:
+                self.fill(slot)
+        for member in self._order:
+            while self._room[member]:
+                open_slots = [each for each in self._members if self.lacks_members(each)]
+                own = self._assigned[member]
+                slot = next((each for each in open_slots if each not in own), None)
+                if slot is None:
+                    self.fill(open_slots[0])
+                else:
+                    self.give(member, slot)
 
     def fill(self, slot: Slot) -> None:
         """Give a partition to another member, at the cost of another partition if need be."""
@@ -118,6 +144,7 @@ class _Sharing:
             if slot not in self._assigned[member] and other is not None:
                 self._assigned[member].remove(other)
                 self._members[other] -= 1
+                self._extra_slots += self._members[other] == self._least_members
                 self._room[member] += 1
                 self.give(member, slot)
                 self.give(receiver, other)
