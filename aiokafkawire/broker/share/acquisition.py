@@ -112,23 +112,23 @@ class Acquisition:
         """Acquire single records of a batch; those close to the delivery limit in small groups."""
         is_limited = self._delivery_count_limit > MIN_THROTTLE_COUNT
         most = self._left if self._limits.is_exact else len(batch)
+        throttled_at = 0
         run: AcquiredRange | None = None
-        is_throttled = False
         for number, (offset, delivery) in enumerate(self._available(batch), 1):
             is_last = is_limited and delivery.count == self._delivery_count_limit - 1
             if is_last and number > 1:
                 break
-            if delivery.count >= self._throttle_count and not is_throttled:
-                is_throttled = True
+            if delivery.count >= self._throttle_count and not throttled_at:
                 shift = delivery.count - self._throttle_count + 1
-                most = min(most, max(len(batch) >> shift, 1))
+                throttled_at = max(len(batch) >> shift, 1)
             delivery.acquire(self._member_id, self._deadline)
             if run is not None and run.last + 1 == offset and run.delivery_count == delivery.count:
                 run = AcquiredRange(run.first, offset, run.delivery_count)
             else:
                 self._add_run(run)
                 run = AcquiredRange(offset, offset, delivery.count)
-            if is_last or number >= most:
+            # As in Kafka, records before the first one to isolate count too, and may be more.
+            if is_last or number in {most, throttled_at}:
                 break
         self._add_run(run)
 

@@ -210,6 +210,7 @@ class SharePartition:
         transitions = _Transitions(now)
         try:
             for each in ranges:
+                self._check_renewal(each)
                 if each.last < self.start:
                     continue  # finished long ago
                 for batch in self._find_acknowledged(each):
@@ -220,6 +221,13 @@ class SharePartition:
             transitions.undo()
             raise
         self._commit(transitions)
+
+    def _check_renewal(self, acknowledged: AcknowledgedRange) -> None:
+        if AcknowledgeType.RENEW in acknowledged.types and not self.settings.allows_renew:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD_STATE,
+                "Renewing acquisition locks is not enabled for the group.",
+            )
 
     def _find_acknowledged(self, acknowledged: AcknowledgedRange) -> list[InFlightBatch]:
         """Return the batches that an acknowledgement covers. Raises `ApiError`."""
