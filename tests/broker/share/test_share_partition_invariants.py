@@ -39,7 +39,7 @@ AFTER = {
 
 @dataclass
 class Record:
-    """What the model knows of one record. `persisted` is what a new leader reads."""
+    """A record of the model. `persisted` is the state that a new leader reads."""
 
     state: RecordState = AVAILABLE
     count: int = 0

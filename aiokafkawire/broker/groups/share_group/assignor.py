@@ -124,11 +124,11 @@ class _Sharing:
             while self._room[member]:
                 open_slots = [each for each in self._members if self.lacks_members(each)]
                 own = self._assigned[member]
-                slot = next((each for each in open_slots if each not in own), None)
-                if slot is None:
+                new = next((each for each in open_slots if each not in own), None)
+                if new is None:
                     self.fill(open_slots[0])
                 else:
-                    self.give(member, slot)
+                    self.give(member, new)
 
     def fill(self, slot: Slot) -> None:
         """Give a partition to another member, at the cost of another partition if need be."""
