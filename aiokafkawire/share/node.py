@@ -207,7 +207,7 @@ class ShareNode:
         """Handle deadlines until the session is closed."""
         while not self._session.is_closed:
             await self._changed.wait(self._session.next_deadline())
-            self._handle(events.RequestDue())
+            self._apply(events.RequestDue())
         self._closed.set()
 
     def close(self) -> None:
@@ -221,11 +221,14 @@ class ShareNode:
     # --- the machine ---
 
     def _handle(self, event: events.SessionEvent) -> None:
-        now = self._runtime.clock.now()
-        for effect in self._session.handle(event, now):
+        """Handle an event, and send the request that is due then."""
+        self._apply(event)
+        self._apply(events.RequestDue())
+        self._changed.set()
+
+    def _apply(self, event: events.SessionEvent) -> None:
+        for effect in self._session.handle(event, self._runtime.clock.now()):
             self._perform(effect)
-        if not isinstance(event, events.RequestDue):
-            self._changed.set()
 
     def _perform(self, effect: events.SessionEffect) -> None:
         match effect:
@@ -309,12 +312,14 @@ class ShareNode:
         decoded: list[tuple[OwnedPartition, DecodedRecords]],
         lock: AcquisitionLock,
     ) -> None:
-        self._handle(events.FetchResponded(effect.request, fetched, lock))
+        # The next fetch depends on the demand after these records.
+        self._apply(events.FetchResponded(effect.request, fetched, lock))
         for partition, records in decoded:
             if records.gaps:
                 self.acknowledge(partition, records.gaps, GAP, lock)
             self._owner.on_records(self, partition, records, lock)
         self._owner.on_fetched(self)
+        self._handle(events.RequestDue())
 
     async def _acknowledge(self, effect: events.SendAcknowledge) -> None:
         sent_at = self._runtime.clock.now()

@@ -356,10 +356,12 @@ class ShareSessionMachine:
         """Return when `RequestDue` is due."""
         context, state = self.context, self.state
         deadlines = [NEVER]
-        if isinstance(state, states.NoSession | states.SessionIdle) and context.wants_records:
+        if context.wants_records and isinstance(state, states.NoSession | states.SessionIdle):
             deadlines += context.backing_off.values()
-        if isinstance(state, states.NoSession) and context.wants_records and context.partitions:
-            deadlines.append(state.not_before)
+            if isinstance(state, states.NoSession) and context.partitions.difference(
+                context.backing_off
+            ):
+                deadlines.append(state.not_before)
         if isinstance(state, states.SessionIdle) and context.pending:
             deadlines.append(context.acknowledge_at)
         return min(deadlines)

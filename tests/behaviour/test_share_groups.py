@@ -345,6 +345,20 @@ async def test_a_cancelled_call_loses_no_record(
         assert values(records) == numbered(3)
 
 
+async def test_calls_that_do_not_wait_get_records(
+    bootstrap_servers: str, topic: str, member: OpenMember
+) -> None:
+    await fill(bootstrap_servers, topic, numbered(3))
+    async with member() as consumer:
+        seen: list[bytes | None] = []
+        with anyio.fail_after(WITHIN_S):
+            while len(seen) < 3:
+                for records in (await consumer.getmany()).values():
+                    seen += values(records)
+                await anyio.sleep(0.01)
+        assert seen == numbered(3)
+
+
 async def test_batches_have_records_of_one_partition(
     bootstrap_servers: str, topic: str, member: OpenMember
 ) -> None:

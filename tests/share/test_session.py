@@ -393,6 +393,15 @@ def test_a_partition_with_an_error_is_fetched_again_after_a_backoff() -> None:
     assert broker.sent().added == {O0}
 
 
+def test_while_all_partitions_back_off_nothing_is_due() -> None:
+    broker = Broker(frozenset({O0}))
+    broker.sent()
+    broker.respond(events.FetchedPartition(O0, error=ERROR))
+    assert broker.session.next_deadline() == PARTITION_BACKOFF_S
+    broker.session.state = states.NoSession()
+    assert broker.session.next_deadline() == PARTITION_BACKOFF_S
+
+
 def test_without_partitions_a_session_ends_once_it_holds_nothing() -> None:
     broker, lock = holding(0, 0)
     broker.handle(events.PartitionsChanged(frozenset()))
