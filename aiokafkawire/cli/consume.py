@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from aiokafkawire.cli.common_options import (
     kcat_json_option,
 )
 from aiokafkawire.cli.consume_plan import ConsumePlan, Reader
+from aiokafkawire.cli.consume_share import SharePlan, read_shared, share_consumer_options
 from aiokafkawire.cli.formats import NULL, RecordFormatter, compile_format, default_formatter
 from aiokafkawire.cli.json_lines import to_json
 from aiokafkawire.cli.kcat import json_formatter
@@ -88,6 +90,9 @@ RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line; see docs/cli.md.")
 @kcat_json_option
 @click.option("-G", "--group", metavar="GROUP", help="Read the TOPICs as a member of this group.")
+@click.option(
+    "--share", metavar="GROUP", help="Read the TOPICs as a member of this share group (KIP-932)."
+)
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 def consume(
     *,
@@ -108,22 +113,31 @@ def consume(
     as_json: bool,
     as_kcat: bool,
     group: str | None,
+    share: str | None,
     topics: tuple[str, ...],
 ) -> None:
     """Print records of TOPIC until Ctrl-C, or until -c, -e or e@TIME stops it.
 
     With -G the group divides the partitions of the TOPICs among its members. Offsets are
     committed after records are printed. A topic that starts with ^ is a regular expression.
+
+    With --share each record goes to one member of the group, and is accepted after it is printed.
     """
     require_stdout()
     formatter = choose_formatter(
         form, delimiter, key_delimiter, null=null, as_json=as_json, as_kcat=as_kcat
     )
+    if share is not None:
+        excluded = {"-G": group, "-p": partitions, "-o": offsets, "-e": exit_at_end, "-J": as_kcat}
+        _check_share_options([name for name, given in excluded.items() if given])
+        assert formatter is not None
+        shared = SharePlan(_topic_arguments(topic, share, topics, option="--share"), count, quiet)
+        shared_options = share_consumer_options(share, brokers, assignments, config)
+        _run(lambda _: read_shared(shared, formatter, shared_options), backend)
+        return
     start, until_ms = parse_offsets(offsets)
     if start is None and group is None:
-        # No offset is committed: the reset policy decides, as it does in a client without a group.
-        policy = parse_assignments(ConsumerConfig, assignments).get("auto_offset_reset")
-        start = _start_of_policy(policy)
+        start = _start_of_policy(assignments)
     plan = ConsumePlan(
         topics=_topic_arguments(topic, group, topics),
         group=group,
@@ -138,9 +152,10 @@ def consume(
         _check_group_options(plan, start)
     options = _consumer_options(plan, start, brokers, assignments, config)
 
-    async def read(_: Interruption) -> None:
-        await read_all(plan, formatter, options)
+    _run(lambda _: read_all(plan, formatter, options), backend)
 
+
+def _run(read: Callable[[Interruption], Awaitable[None]], backend: str) -> None:
     try:
         run_command(read, backend=backend)
     except BrokenPipeError:
@@ -184,8 +199,12 @@ def _consumer_options(
     return options
 
 
-def _start_of_policy(policy: str | None) -> OffsetArgument | None:
-    """Return where `auto_offset_reset` starts; None for the beginning."""
+def _start_of_policy(assignments: tuple[str, ...]) -> OffsetArgument | None:
+    """Return where `auto_offset_reset` starts; None for the beginning.
+
+    No offset is committed: the policy decides, as it does in a client without a group.
+    """
+    policy = parse_assignments(ConsumerConfig, assignments).get("auto_offset_reset")
     if policy == "latest":
         return OffsetArgument(OffsetKind.END)
     duration_ms = reset_duration_ms(policy)
@@ -262,15 +281,20 @@ def parse_offsets(offsets: tuple[str, ...]) -> tuple[OffsetArgument | None, int 
     return start, until_ms
 
 
+def _check_share_options(excluded: list[str]) -> None:
+    if excluded:
+        raise InvalidOption(f"--share excludes {' and '.join(excluded)}")
+
+
 def _topic_arguments(
-    topic: str | None, group: str | None, topics: tuple[str, ...]
+    topic: str | None, group: str | None, topics: tuple[str, ...], option: str = "-G"
 ) -> tuple[str, ...]:
     if group == "":
-        raise InvalidOption("-G must not be empty: -G GROUP TOPIC…")
+        raise InvalidOption(f"{option} must not be empty: {option} GROUP TOPIC…")
     if group is not None:
         names = topics if topic is None else (topic, *topics)
         if not names:
-            raise InvalidOption("-G is given without topics: -G GROUP TOPIC…")
+            raise InvalidOption(f"{option} is given without topics: {option} GROUP TOPIC…")
         require_utf8((group, *names))
         return names
     rule = "without -G give one topic"

@@ -278,6 +278,8 @@ def test_ctrl_c_while_the_output_is_not_read(servers: str, fill: Fill) -> None:
         ([""], "the topic must not be empty"),
         (["-G", "", "t"], "-G must not be empty"),
         (["-G", "g"], "-G is given without topics"),
+        (["--share", "g"], "--share is given without topics"),
+        (["--share", "g", "t", "-e", "-p", "1"], "--share excludes -p and -e"),
         (["-G", "g", "t", "-p", "1"], "-p and -G exclude each other"),
         (["-G", "g", "t", "-o", "5"], "with -G the only offsets are -o beginning"),
         (["-G", "g", "t", "-o", "-5"], "with -G the only offsets are -o beginning"),
@@ -398,3 +400,17 @@ def test_an_outage_is_reported_while_it_lasts() -> None:
             assert line.startswith(b"aiokafkawire: consumer aiokafkawire: no broker can be reached")
             assert line.count(b"\n") == 1
             assert interrupt(process) < SECOND
+
+
+def test_each_record_goes_to_one_member_of_a_share_group(servers: str, fill: Fill) -> None:
+    reset = "share.auto.offset.reset=earliest"
+    done = aiokafkawire("configs", "set", "-b", servers, "--group", "workers", reset)
+    assert done.returncode == 0, done.stderr
+    fill("jobs", b"1\n2\n3\n4\n5\n")
+    seen = b""
+    for count in ("2", "3"):
+        given = ("-b", servers, "--share", "workers", "jobs", "-c", count)
+        done = aiokafkawire("consume", *given)
+        assert done.returncode == 0, done.stderr
+        seen += done.stdout
+    assert seen == b"1\n2\n3\n4\n5\n"
