@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -59,10 +60,10 @@ class TopicPartition(NamedTuple):
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     """Group partitions by topic and keep their order."""
-    grouped: dict[str, list[TopicPartition]] = {}
+    grouped: defaultdict[str, list[TopicPartition]] = defaultdict(list)
     for tp in partitions:
-        grouped.setdefault(tp.topic, []).append(tp)
-    return grouped
+        grouped[tp.topic].append(tp)
+    return dict(grouped)
 
 
 AnyPartition = TopicPartition | tuple[str, int]

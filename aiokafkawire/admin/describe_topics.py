@@ -174,7 +174,7 @@ class TopicDescriber:
                 leader_epoch if leader_epoch >= 0 else None,
                 shared(replicas, replicas),
                 shared(isr, isr),
-                shared(offline, offline),
+                offline and shared(offline, offline),
                 eligible,
                 last_known,
             )
@@ -200,7 +200,7 @@ class TopicDescriber:
                 leader_epoch if leader_epoch >= 0 else None,
                 shared(replicas, replicas),
                 shared(isr, isr),
-                shared(offline, offline),
+                offline and shared(offline, offline),
             )
             for _, number, leader_id, leader_epoch, replicas, isr, offline in iter_fields(
                 topic, "partitions"

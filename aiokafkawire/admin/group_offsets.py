@@ -193,13 +193,13 @@ class GroupOffsetOperations(Operations):
         committed = await list_offsets_of_groups(
             requester, parse_groups(groups), False, committed_offset
         )
-        offsets = {
-            group: value for group, value in committed.items() if not isinstance(value, KafkaError)
+        latest = {
+            tp: OffsetSpec.LATEST
+            for offsets in committed.values()
+            if not isinstance(offsets, KafkaError)
+            for tp in offsets
         }
-        partitions = {tp for each in offsets.values() for tp in each}
-        latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
-        found = await list_offsets(requester, latest, offset_number)
-        ends = {tp: None if isinstance(end, KafkaError) else end for tp, end in found.items()}
+        ends = await list_offsets(requester, latest, offset_number)
         results: dict[str, GroupLag | KafkaError] = {}
         for group, value in committed.items():
             lags = value if isinstance(value, KafkaError) else _group_lag(group, value, ends)
@@ -263,6 +263,10 @@ class GroupOffsetOperations(Operations):
 def _group_lag(
     group: str,
     offsets: Mapping[TopicPartition, int | None],
-    ends: Mapping[TopicPartition, int | None],
+    ends: Mapping[TopicPartition, int | KafkaError | None],
 ) -> GroupLag:
-    return GroupLag(group, {tp: PartitionLag(offsets[tp], ends[tp]) for tp in sorted(offsets)})
+    lags = {
+        tp: PartitionLag(offsets[tp], end if isinstance(end := ends[tp], int) else None)
+        for tp in sorted(offsets)
+    }
+    return GroupLag(group, lags)

@@ -147,7 +147,7 @@ async def _locate_leaders(
     partitions: Sequence[Any] = keys
     if request.locate is not None:
         partitions = [request.locate(key) for key in keys]
-    names = list(dict.fromkeys(tp.topic for tp in partitions))
+    names = list(dict.fromkeys([tp.topic for tp in partitions]))
     response = await requester.request(metadata_request(names, allow_creation=False))
     # The nodes alone: a snapshot of all partitions would cost more than the rest of the lookup.
     nodes = EMPTY_SNAPSHOT.with_response(replace(response, topics=[]), []).snapshot.nodes

@@ -174,7 +174,7 @@ def _fetched(
         name = topic.name
         for partition in topic.partitions:
             tp = TopicPartition(name, partition.partition_index)
-            if partition.error_code == ErrorCode.NONE:
+            if not partition.error_code:
                 offsets[tp] = value(partition)
             elif partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 return ItemResult(group, code=ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar, overload
 
-from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, ItemResult, finish_items
+from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, finish_items
 from aiokafkawire.admin.operations import Operations
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.response_values import unless_negative
@@ -196,13 +196,14 @@ def _request(
             timeout_ms=timeout_ms,
         )
 
-    def read(response: ListOffsetsResponse) -> Iterable[ItemResult]:
+    def read(
+        response: ListOffsetsResponse,
+    ) -> Iterable[tuple[TopicPartition, V, int, str | None]]:
         for topic in response.topics:
             name = topic.name
             for part in topic.partitions:
-                yield ItemResult(
-                    TopicPartition(name, part.partition_index), value(part), part.error_code
-                )
+                tp = TopicPartition(name, part.partition_index)
+                yield tp, value(part), part.error_code, None
 
     return ItemRequest(
         api_key=ApiKey.LIST_OFFSETS,

@@ -314,18 +314,21 @@ class Requester:
         while pending:
             number += 1
             found = await attempt(pending, number)
+            if number == 1:
+                results = {key: found[key] for key in pending}
             again: list[K] = []
-            for key in pending:
-                result = results.get(key) if number > 1 else None
-                # A timeout at the deadline says less than the error before it.
-                if result is None or not isinstance(found[key], RequestTimedOut):
-                    result = found[key]
+            for key, result in found.items():
                 if isinstance(result, KafkaError):
-                    code = getattr(result, "code", None)
+                    # A timeout at the deadline says less than the error before it.
+                    error = results[key] if isinstance(result, RequestTimedOut) else result
+                    assert isinstance(error, KafkaError)
+                    results[key] = error
+                    code = getattr(error, "code", None)
                     counts[key, code] += 1
-                    if not is_final(result, counts[key, code]):
+                    if not is_final(error, counts[key, code]):
                         again.append(key)
-                results[key] = result
+                elif number > 1:
+                    results[key] = result
             pending = again
             if pending and not await self.cluster.retry_backoff.wait(number, self.deadline):
                 break

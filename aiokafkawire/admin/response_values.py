@@ -6,8 +6,6 @@ from enum import IntEnum
 from typing import TypeVar, cast
 from uuid import UUID
 
-from aiokafkawire.wire import ZERO_UUID
-
 __all__ = ("known_member", "unless_negative", "unless_zero")
 
 E = TypeVar("E", bound=IntEnum)
@@ -27,4 +25,4 @@ def unless_negative(number: int) -> int | None:
 
 def unless_zero(uuid: UUID) -> UUID | None:
     """Return the id of a topic or directory; None for the zero UUID, which means none."""
-    return None if uuid == ZERO_UUID else uuid
+    return uuid if uuid.int else None

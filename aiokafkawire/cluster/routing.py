@@ -51,8 +51,7 @@ class ToController:
     """Route to the controller."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToCoordinator:
+class ToCoordinator(NamedTuple):
     """Route to the coordinator of a group or a transactional id."""
 
     key: str

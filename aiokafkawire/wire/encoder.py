@@ -202,13 +202,14 @@ class _EncoderMaker:
             self.emit_struct(cls, obj)
 
     def _emit_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
-        self._emit_run()
+        run = [*self._run]
         tests = [
             f"{obj}.unknown_tagged_fields",
             *(self._differs_from_default(item, obj) for item in fields),
         ]
         section = self.source.name("t")
         with self.source.block(f"if {' or '.join(tests)}:"):
+            self._emit_run()
             self.source.line(f"{section} = list({tests[0]})")
             if fields:
                 taken = self.source.constant("taken", {item.tag for item in fields})
@@ -218,8 +219,11 @@ class _EncoderMaker:
                 with self.source.block(f"if {test}:"):
                     self._emit_tagged_field(item, obj, section)
             self.source.line(f"{self._writer}(encode_tagged_fields({section}))")
-        with self.source.block("else:"):
-            self.source.line(f"{self._writer}(one[0])")
+        with self.source.block("else:"):  # The count 0 goes with the numbers before it.
+            self._run = [*run, ("B", "0")] if run else []
+            self._emit_run()
+            if not run:
+                self.source.line(f"{self._writer}(one[0])")
 
     def _emit_tagged_field(self, item: Field, obj: str, section: str) -> None:
         parts, outer = self.source.name("parts"), self._writer
