@@ -46,6 +46,7 @@ COMMANDS = {
     "topics": "aiokafkawire.cli.topics",
     "txns": "aiokafkawire.cli.txns",
     "users": "aiokafkawire.cli.users",
+    "worker": "aiokafkawire.cli.worker",
 }
 """Module of each command. Only the module of the command that runs is imported."""
 
@@ -68,6 +69,7 @@ SHORT_HELP = {
     "topics": "List, describe, create, change and delete topics.",
     "txns": "List, describe and abort transactions.",
     "users": "List, set and delete SCRAM credentials.",
+    "worker": "Run a worker of a module.",
 }
 """Lines of `--help`, which imports no command: the `short_help` of each."""
 

@@ -1,0 +1,72 @@
+"""`aiokafkawire worker`: run a worker of a module."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from aiokafkawire.cli.run_loop import BACKENDS
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.worker import Worker
+
+__all__ = ("find_worker", "worker")
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@click.command(short_help="Run a worker of a module.")
+@click.option(
+    "--backend",
+    type=click.Choice([*BACKENDS]),
+    default="asyncio",
+    show_default=True,
+    help="Event loop.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Level of the log on stderr.",
+)
+@click.argument("target", metavar="MODULE:WORKER")
+def worker(*, backend: str, log_level: str, target: str) -> None:
+    """Run the Worker named WORKER in MODULE until SIGTERM or Ctrl-C.
+
+    The module is imported from the current directory or the installed packages. The first signal
+    lets running handlers finish; a second one cancels them.
+    """
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    library: Literal["asyncio", "trio"] = "trio" if backend == "trio" else "asyncio"
+    find_worker(target).run_forever(backend=library, backend_options=BACKENDS[backend][1])
+
+
+def find_worker(target: str) -> Worker:
+    """Import the worker that `module:attribute` names.
+
+    Raises:
+        InvalidOption: There is no such module or worker.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        raise InvalidOption(f"{target!r:.80} must be MODULE:WORKER, such as billing.main:worker")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # A module that the named one imports may be missing, too: that is its own error.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidOption(f"there is no module {error.name!r} in {here}") from None
+    for name in attribute.split("."):
+        found = getattr(found, name, None)
+    if not isinstance(found, Worker):
+        raise InvalidOption(f"{attribute!r} in module {module_name!r} is no Worker: {found!r:.80}")
+    return found
