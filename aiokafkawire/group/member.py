@@ -131,6 +131,7 @@ class GroupMember(ABC):
         self._deadline_moved = AutoResetEvent()
         self._closed = anyio.Event()
         self._last_generation: states.Generation | None = None
+        self._lost_generation: states.Generation | None = None  # until the next poll
 
     # --- for the client ---
 
@@ -176,6 +177,7 @@ class GroupMember(ABC):
 
     def poll_started(self) -> None:
         """Record the start of a poll. Records returned before are processed."""
+        self._lost_generation = None
         self._machine.context.poll_timer.start_poll(self._clock.now())
         self._handle(events.PollStarted())
 
@@ -248,6 +250,7 @@ class GroupMember(ABC):
         """Perform an effect that is the same in all protocols."""
         match effect:
             case LosePartitions(partitions, reason):
+                self._lost_generation = self._lost_generation or self._last_generation
                 self._owner.lose(partitions, reason)
             case InterruptPoll():
                 self._owner.interrupt_poll()
@@ -294,7 +297,6 @@ class CommittingMember(GroupMember):
     ) -> None:
         super().__init__(cluster, runtime, supervisor, config, owner)
         self._config = config
-        self._lost_generation: states.Generation | None = None
 
     @property
     def in_cooperative_rejoin(self) -> bool:
@@ -346,18 +348,9 @@ class CommittingMember(GroupMember):
             self._config.group_instance_id,
         )
 
-    def poll_started(self) -> None:
-        self._lost_generation = None
-        super().poll_started()
-
     def verify_membership(self) -> None:
         """Send a heartbeat, because a commit was rejected."""
         self._handle(events.CommitRejected())
-
-    def _perform(self, effect: MembershipEffect) -> None:
-        if isinstance(effect, LosePartitions):
-            self._lost_generation = self._lost_generation or self._last_generation
-        super()._perform(effect)
 
     def _revoke(
         self, request: int, partitions: states.Assignment
