@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -120,6 +121,25 @@ async def to_arrow(consumer: Consumer, setup: Setup, count: int) -> int:
     return seen
 
 
+@asynccontextmanager
+async def group_consumer(setup: Setup) -> AsyncIterator[Consumer]:
+    async with Consumer(
+        bootstrap_servers=setup.bootstrap_servers,
+        group_id=uuid.uuid4().hex,
+        enable_auto_commit=False,
+    ) as opened:
+        opened.assign(common.partitions(setup, TopicPartition)[:1])
+        yield opened
+
+
+async def commit(consumer: Consumer, setup: Setup, count: int) -> int:
+    """Commit one offset, `count` times; each commit waits for its response."""
+    (partition,) = consumer.assignment()
+    for offset in range(count):
+        await consumer.commit({partition: offset})
+    return count
+
+
 SIDES: Mapping[str, Side] = {
     "send_nowait": working(send_nowait, producer),
     "send": working(send, producer),
@@ -129,5 +149,6 @@ SIDES: Mapping[str, Side] = {
     "getmany": working(common.in_lists, consumer),
     "getmany-values": working(in_values, consumer),
     "async-for": working(common.one_by_one, consumer),
+    "commit": working(commit, group_consumer),
     "arrow": working(to_arrow, partial(consumer, max_records=ARROW_RECORDS)),
 }

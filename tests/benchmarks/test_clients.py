@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 
 from aiokafkawire import Broker, Producer
+from benchmarks.compare import COMPARED
 from benchmarks.load import PARTITIONS, VALUE, Setup
 from benchmarks.rows import OURS, ROWS, Row
 from benchmarks.side import CLIENTS, measure
@@ -13,6 +14,7 @@ from benchmarks.side import CLIENTS, measure
 # A warning from the import of kafka-python.
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 COUNT = 2_000
+ALL_ROWS = {**ROWS, **COMPARED}
 ACTORS = sorted({(actor.client, actor.action) for row in ROWS.values() for actor in row.actors})
 
 
@@ -47,6 +49,6 @@ async def our_side(row: Row) -> None:
             assert ("p50_ms" in found) == row.waits
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", ALL_ROWS)
 def test_our_side_of_a_row_runs(name: str) -> None:
-    asyncio.run(our_side(ROWS[name]))
+    asyncio.run(our_side(ALL_ROWS[name]))
