@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from aiokafkawire.producer.unreported_failures import UnreportedFailures
 from aiokafkawire.producer.yield_budget import YieldBudget
@@ -19,8 +19,12 @@ from aiokafkawire.types import RecordMetadata
 __all__ = ("BatchAppended", "BatchFailed", "BatchFuture", "BatchOutcome", "BatchSplit")
 
 
-class BatchAppended(NamedTuple):
+@dataclass(slots=True)
+class BatchAppended:
     """The batch is in the log.
+
+    Not frozen, because that would make the only one of each batch slower to create. Each delivery
+    reads the attributes, which is slower for a named tuple.
 
     Attributes:
         base_offset: Offset of the first record; -1 if unknown.

@@ -67,7 +67,7 @@ class Delivery(RecordHandle):
             outcome = future.value
             if type(outcome) is not BatchAppended:
                 _raise_failure(future, index)
-        offset, append_time_ms = outcome
+        offset, append_time_ms = outcome.base_offset, outcome.log_append_time_ms
         return _tuple(
             RecordMetadata,
             (

@@ -43,7 +43,6 @@ TOPIC_RECREATED = "the topic was deleted and recreated meanwhile"
 Completed = Sequence[Batch]
 """Batches that have their outcome now."""
 
-_tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 # Attribute access on an Enum class is slow up to Python 3.11.
 _DONE, _SENT = BatchState.DONE, BatchEvent.SENT
 _ORDER = attrgetter("order")
@@ -222,7 +221,7 @@ class PartitionQueue:
             and not batch.sent_to_deleted_topic
         ):
             self.sequences.acknowledged(batch.sequence)
-        batch.complete(_tuple(BatchAppended, (result.base_offset, result.log_append_time_ms)))
+        batch.complete(BatchAppended(result.base_offset, result.log_append_time_ms))
         return (batch,)
 
     def _retry(
