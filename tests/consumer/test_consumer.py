@@ -26,6 +26,7 @@ from aiokafkawire.errors import (
     KafkaError,
     NoBrokerAvailable,
     NoOffsetForPartition,
+    RequestTimedOut,
     UnknownTopic,
     UnsupportedVersion,
 )
@@ -305,6 +306,21 @@ async def test_anext_of_the_consumer_returns_the_next_record() -> None:
 
 
 # --- positions --------------------------------------------------------------------------------
+
+
+async def test_nothing_is_committed_for_no_partitions() -> None:
+    async with orders_broker() as broker, consumer(broker, group_id="g") as reader:
+        assert await reader.committed() == {}
+        assert not broker.requests.of(ApiKey.OFFSET_FETCH)
+
+
+async def test_a_position_that_is_not_found_in_time_raises() -> None:
+    async with orders_broker() as broker:
+        broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        async with consumer(broker, default_api_timeout_ms=500) as reader:
+            reader.assign([P0])
+            with pytest.raises(RequestTimedOut, match="was not found before the deadline"):
+                await reader.position(P0)
 
 
 async def test_positions_follow_the_reset_policy() -> None:

@@ -11,7 +11,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.runtime import Supervisor, TaskHandle, current_task, is_being_cancelled
+from aiokafkawire.runtime import (
+    Supervisor,
+    TaskHandle,
+    current_task,
+    is_being_cancelled,
+    is_failure_of_callback,
+)
 from aiokafkawire.runtime.supervisor import CANCEL_GRACE_S
 
 WITHIN_S = 5.0
@@ -318,3 +324,33 @@ def test_an_interrupt_in_a_task_of_a_task_goes_to_the_main_task() -> None:
             group.start_soon(anyio.sleep_forever)
 
     assert not on_trio_until_interrupted(work).is_running
+
+
+@pytest.mark.parametrize(
+    ("error", "is_failure"),
+    [
+        (ValueError(), True),
+        (BaseException(), True),
+        (ExceptionGroup("several", [ValueError()]), True),
+        (KeyboardInterrupt(), False),
+        (SystemExit(), False),
+        (GeneratorExit(), False),
+        (BaseExceptionGroup("several", [ValueError(), SystemExit()]), False),
+    ],
+)
+async def test_which_exceptions_of_an_application_are_failures_of_it(
+    error: BaseException, is_failure: bool
+) -> None:
+    assert is_failure_of_callback(error) is is_failure
+
+
+async def test_a_cancellation_of_the_running_task_is_no_failure() -> None:
+    found: list[bool] = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class() as error:
+            found.append(is_failure_of_callback(error))
+            raise
+    assert found == [False]

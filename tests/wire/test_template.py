@@ -52,6 +52,16 @@ def test_any_other_bytes_are_not_matched(frame: bytes):
     )
 
 
+def test_a_response_that_differs_beside_its_numbers_is_not_matched():
+    template = ResponseTemplate(make_response, VERSION, "qh")
+    (frame,) = encode_response(make_response(1, 2), VERSION, 3)
+    failed = EndTxnResponse(throttle_time_ms=0, error_code=51, producer_id=1, producer_epoch=2)
+    (other,) = encode_response(failed, VERSION, 3)
+    assert len(frame) == len(other)
+    assert template.match(memoryview(frame)[4:]) == (1, 2)
+    assert template.match(memoryview(other)[4:]) is None
+
+
 @pytest.mark.parametrize("numbers", ["q", "qhh", "hq", "i", ""])
 def test_other_types_than_those_of_the_fields_are_refused(numbers: str):
     with pytest.raises((ValueError, TypeError)):

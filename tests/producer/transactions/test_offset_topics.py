@@ -1,114 +1,87 @@
-"""Offsets of transactions name topics by id, where the coordinator supports it."""
-
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
 
-from aiokafkawire.broker import Answer, Broker
-from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import CommitFailed, TransactionFailed
-from aiokafkawire.producer import Producer
-from aiokafkawire.types import GroupMetadata, TopicPartition
-from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.producer.transactions.conftest import QUICK
+from aiokafkawire.cluster import CoordinatorType
+from aiokafkawire.producer.transactions.offset_topics import OffsetTopics
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.primitives import ZERO_UUID
 
-pytestmark = pytest.mark.slow
-
-TP = TopicPartition("t", 0)
-COMMIT, METADATA = ApiKey.TXN_OFFSET_COMMIT, ApiKey.METADATA
+ID = UUID(int=7)
 
 
-def versions(broker: Broker) -> list[int]:
-    return [seen.version for seen in broker.requests if seen.api_key == COMMIT]
+class ClusterWithTopics:
+    """Metadata that gets the id of `known` with the next update."""
 
-
-async def committed(broker: Broker) -> int | None:
-    async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
-        consumer.assign(TP)
-        found = (await consumer.committed(TP))[TP]
-        return None if found is None else found.offset
-
-
-@pytest.mark.parametrize(
-    ("as_of", "version", "asked"), [("2.8", 3, False), ("4.3", 5, False), ("4.4", 6, True)]
-)
-async def test_topic_ids_are_fetched_once_where_they_are_sent(
-    as_of: str, version: int, asked: bool
-) -> None:
-    async with Broker(nodes=3, as_of=as_of) as broker:
-        await broker.create_topic("t")
-        async with Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer:
-            for offset in (3, 4):
-                async with producer.transaction():
-                    await producer.send_offsets_to_transaction({TP: offset}, GroupMetadata("g"))
-            topics = [
-                [topic.name for topic in seen.message.topics or ()]
-                for seen in broker.requests
-                if seen.api_key == METADATA
-            ]
-        assert versions(broker) == [version, version]
-        assert topics.count(["t"]) == asked
-        assert await committed(broker) == 4
-
-
-@pytest.mark.parametrize("topic", ["gone", "t"])
-async def test_a_topic_without_an_id_is_named(topic: str) -> None:
-    """Without automatic creation, the coordinator reports the missing topic."""
-    async with Broker(as_of="4.4", auto_create_topics=False) as broker:
-        await broker.create_topic("t")
-        options = QUICK | {"max_block_ms": 500, "request_timeout_ms": 400}
-        async with Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
-            await producer.begin_transaction()
-            offsets = {TopicPartition(topic, 0): 3, TP: 4}
-            if topic == "t":
-                await producer.send_offsets_to_transaction(offsets, GroupMetadata("g"))
-                assert versions(broker) == [6]
-            else:
-                with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
-                    await producer.send_offsets_to_transaction(offsets, GroupMetadata("g"))
-                assert set(versions(broker)) == {5}
-
-
-async def test_a_recreated_topic_gets_its_new_id() -> None:
-    async with (
-        Broker(as_of="4.4", auto_create_topics=False) as broker,
-        Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer,
-    ):
-        await broker.create_topic("t")
-        async with producer.transaction():
-            await producer.send_offsets_to_transaction({TP: 3}, GroupMetadata("g"))
-        await broker.delete_topic("t")
-        await broker.create_topic("t")
-        async with producer.transaction():
-            await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g"))
-        codes = [
-            seen.response.topics[0].partitions[0].error_code
-            for seen in broker.requests
-            if seen.api_key == COMMIT and seen.response is not None
-        ]
-        assert (codes[0], codes[1], codes[-1]) == (
-            ErrorCode.NONE,
-            ErrorCode.UNKNOWN_TOPIC_ID,
-            ErrorCode.NONE,
+    def __init__(self, versions: dict[CoordinatorType, int], known: str = "t") -> None:
+        self.versions = versions
+        self.known = known
+        self.ids: dict[str, UUID] = {}
+        self.metadata = SimpleNamespace(
+            version=0, errors={}, topic_id=lambda topic: self.ids.get(topic, ZERO_UUID)
         )
-        assert await committed(broker) == 5
+        self.topics: list[str] = []
+        self.updates = 0
+
+    def coordinator_versions(self, route: Any) -> Any:
+        if route.type not in self.versions:
+            return None
+        supported = SimpleNamespace(max_version=self.versions[route.type])
+        return SimpleNamespace(ranges={ApiKey.TXN_OFFSET_COMMIT: supported})
+
+    def add_topics(self, names: list[str]) -> None:
+        self.topics += names
+
+    def remove_topics(self, names: list[str]) -> None:
+        self.topics = [name for name in self.topics if name not in names]
+
+    async def wait_update(self, version: int, deadline: float) -> bool:
+        self.updates += 1
+        self.ids[self.known] = ID
+        return deadline > self.updates
 
 
-@pytest.mark.parametrize("code", [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH])
-async def test_an_outdated_membership_fails_the_transaction(code: ErrorCode) -> None:
-    async with (
-        Broker(as_of="4.4") as broker,
-        Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer,
-    ):
-        await broker.create_topic("t")
-        broker.on(COMMIT, Answer(code), times=1)
-        await producer.begin_transaction()
-        with pytest.raises(TransactionFailed, match="membership is outdated") as failed:
-            await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g", 3, "nobody"))
-        cause = failed.value.__cause__
-        assert isinstance(cause, CommitFailed)
-        assert code.name in str(cause)
-        await producer.abort_transaction()
-        async with producer.transaction():
-            await producer.send_offsets_to_transaction({TP: 6}, GroupMetadata("g"))
-        assert await committed(broker) == 6
+def topics_of(cluster: ClusterWithTopics, times: list[float] | None = None) -> OffsetTopics:
+    now = iter(times or [0.0] * 10)
+    return OffsetTopics(cluster, "tx", 60.0, lambda: next(now))  # type: ignore[arg-type]
+
+
+async def test_ids_are_awaited_if_the_coordinator_of_the_group_supports_them() -> None:
+    cluster = ClusterWithTopics({CoordinatorType.GROUP: 6})
+    await topics_of(cluster).fetch_ids(["t"], "g", deadline=10)
+    assert (cluster.topics, cluster.updates) == (["t"], 1)
+
+
+async def test_the_transaction_coordinator_stands_for_an_unknown_one() -> None:
+    cluster = ClusterWithTopics({CoordinatorType.TRANSACTION: 6})
+    await topics_of(cluster).fetch_ids(["t"], "g", deadline=10)
+    assert cluster.topics == ["t"]
+
+
+async def test_older_coordinators_need_no_ids() -> None:
+    for versions in ({}, {CoordinatorType.GROUP: 5, CoordinatorType.TRANSACTION: 6}):
+        cluster = ClusterWithTopics(versions)
+        await topics_of(cluster).fetch_ids(["t"], "g", deadline=10)
+        assert (cluster.topics, cluster.updates) == ([], 0)
+
+
+async def test_a_topic_that_has_no_id_is_awaited_until_the_deadline_or_its_error() -> None:
+    cluster = ClusterWithTopics({CoordinatorType.GROUP: 6}, known="other")
+    topics = topics_of(cluster)
+    await topics.fetch_ids(["t"], "g", deadline=3)
+    assert cluster.updates == 3
+    cluster.metadata.errors["t"] = 3
+    await topics.fetch_ids(["t"], "g", deadline=10)
+    assert cluster.updates == 3
+
+
+async def test_topics_that_are_not_used_for_long_leave_the_metadata() -> None:
+    cluster = ClusterWithTopics({CoordinatorType.GROUP: 6})
+    topics = topics_of(cluster, [0.0, 50.0, 70.0])
+    cluster.ids["other"] = ID
+    await topics.fetch_ids(["t"], "g", deadline=10)
+    await topics.fetch_ids(["other"], "g", deadline=10)
+    await topics.fetch_ids(["other"], "g", deadline=10)
+    assert cluster.topics == ["other"]
