@@ -167,12 +167,12 @@ _OF_OTHERS: dict[str, tuple[str, Operation]] = {
     ),
     "commit-with-stale-epoch-fails": ("protocol_corners", replace("False")),
     "no-callback-on-revocation": ("mixed_group", delete),
-    "topic-unknown-at-assignment-never-read": ("mixed_group", replace("False")),
+    "topic-unknown-at-assignment-never-read": ("protocol_corners", replace("False")),
     "revocation-acknowledged-before-callback": (
         "mixed_group",
         replace("{expression.body.value}.target.partitions if {expression.test} else ()"),
     ),
-    "revoked-partitions-committed-later": ("mixed_group", delete),
+    "revoked-partitions-committed-later": ("protocol_corners", delete),
     "topic-id-missing-in-offset-fetch": ("protocol_corners", replace("{expression.body}")),
     "unsubscribed-topic-delivered": ("protocol_corners", replace("False")),
     "close-without-deadline": (
