@@ -121,8 +121,11 @@ class ClusterTopics:
         assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
+        store: bool = True,
     ) -> Topic:
         """Create a topic; -1 stands for the defaults of the broker.
+
+        Without `store`, the caller must call `store_new` with this and other new topics.
 
         Raises:
             ApiError: An argument is invalid.
@@ -148,18 +151,29 @@ class ClusterTopics:
             return topic
         self._elect_leaders(topic.partitions)
         self._add_topic(topic)
+        if store:
+            self.store_new([topic])
+        return topic
+
+    def store_new(self, topics: Sequence[Topic]) -> None:
+        """Store new topics by one write, however many they are.
+
+        Raises:
+            StorageError: The topics cannot be stored, and no longer exist.
+        """
         try:
             self.save()
         except StorageError:
-            self._remove_topic(topic)
+            for topic in topics:
+                self._remove_topic(topic)
             raise
-        logger.info(
-            "Topic %s: created with %s, replication factor %d",
-            name,
-            count_partitions(replicas),
-            len(replicas[0]),
-        )
-        return topic
+        for topic in topics:
+            logger.info(
+                "Topic %s: created with %s, replication factor %d",
+                topic.name,
+                count_partitions(topic.partitions),
+                len(topic.partitions[0].replicas),
+            )
 
     def create_internal_topic(self, name: str, configs: Mapping[str, str] | None = None) -> Topic:
         """Create an internal topic where it does not exist, as its first use does.

@@ -6,10 +6,12 @@ import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aiokafkawire import Producer
+from aiokafkawire import Admin, Producer
+from aiokafkawire.admin import NewTopic
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.files import AppendOnlyFile, Files
@@ -455,3 +457,39 @@ def test_failures_that_come_and_go_do_not_fill_the_log(
     now += REPEAT_AFTER_S + 1
     flap(1, lambda index: "one")
     assert len(lines(caplog)) == 2 * MAX_WARNINGS + 3
+
+
+@pytest.mark.parametrize("count", [1, 50])
+async def test_topics_of_a_request_are_stored_by_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    written: list[Path] = []
+    save = DirectoryStore.save_cluster
+    fails = False
+
+    def count_writes(store: DirectoryStore, state: Any) -> None:
+        written.append(tmp_path)
+        if fails:
+            raise StorageError(E.UNKNOWN_SERVER_ERROR, "the disk fails")
+        save(store, state)
+
+    async with (
+        Broker(data_dir=tmp_path) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        monkeypatch.setattr(DirectoryStore, "save_cluster", count_writes)
+        await admin.create_topics([NewTopic(f"t{number}", 2) for number in range(count)])
+        assert len(written) == 1
+        fails = True
+        refused = [NewTopic(f"u{number}", 2) for number in range(count)]
+        results = await admin.create_topics([*refused, NewTopic("t0", 2)], return_errors=True)
+        assert len(results) == count + 1
+        assert all(isinstance(result, KafkaError) for result in results.values())
+        fails = False
+        assert len(await admin.list_topics()) == count
+        await admin.create_topics(refused)
+    async with (
+        Broker(data_dir=tmp_path) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        assert len(await admin.list_topics()) == 2 * count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.apis.describe_configs import describe_topic
 from aiokafkawire.broker.cluster_topics import MAX_PARTITIONS
 from aiokafkawire.broker.configs import InvalidConfigValue
@@ -43,6 +43,8 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     for topic in request.topics:
         if times[topic.name] == 1:
             results.append(_create_one(context, topic, validate_only=request.validate_only))
+    if not request.validate_only:
+        results = _store(context, results)
     await context.wait_for_metadata(request.timeout_ms)
     return CreateTopicsResponse(topics=results)
 
@@ -54,6 +56,32 @@ def error_response(request: CreateTopicsRequest, version: int, code: int) -> Cre
             for topic in request.topics
         ]
     )
+
+
+def _store(
+    context: RequestContext, results: list[CreatableTopicResult]
+) -> list[CreatableTopicResult]:
+    """Store the topics that were created; return the results after that."""
+    topics = context.cluster.topics
+    created = {
+        result.name: topics[result.name]
+        for result in results
+        if result.error_code == ErrorCode.NONE and result.name in topics
+    }
+    if not created:
+        return results
+    try:
+        context.cluster.store_new(list(created.values()))
+    except StorageError as error:
+        return [
+            CreatableTopicResult(
+                name=result.name, error_code=error.code, error_message=error.message
+            )
+            if result.name in created
+            else result
+            for result in results
+        ]
+    return results
 
 
 def _create_one(
@@ -122,4 +150,5 @@ def _create(context: RequestContext, requested: CreatableTopic, *, validate_only
         assignments={each.partition_index: each.broker_ids for each in requested.assignments},
         configs={config.name: config.value for config in requested.configs},
         validate_only=validate_only,
+        store=False,
     )
