@@ -34,6 +34,10 @@ def members_of(group: Group) -> Mapping[str, Any]:
     return group.data.members if isinstance(group, ConsumerGroup) else group.members
 
 
+REVOKED_AFTER_S = 10.0
+"""Time after a rebalance in which cooperative members may still revoke partitions."""
+
+
 class GroupObserver:
     """Compares the members of a group after each request of one of them."""
 
@@ -42,7 +46,7 @@ class GroupObserver:
         self.shared: list[SharedPartition] = []
         self._broker = broker
         self._clients: dict[str, frozenset[str]] = {}
-        self._rebalancing: dict[str, bool] = {}
+        self._rebalanced_at: dict[str, float] = {}
 
     def saw(self, seen: SeenRequest) -> None:
         if seen.api_key not in APIS:
@@ -58,12 +62,14 @@ class GroupObserver:
         if getattr(message, "member_epoch", None) == 0:
             # The coordinator takes all partitions of a member that joins again as revoked.
             gone |= {seen.client_id}
-        if isinstance(group, ConsumerGroup) and self._rebalancing.get(message.group_id):
-            # Kafka, too, forgets what members own when a rebalance of the classic protocol begins.
+        if isinstance(group, ClassicGroup):
+            rebalances = group.state is not ClassicGroupState.STABLE
+            if rebalances or seen.api_key is ApiKey.SYNC_GROUP:
+                self._rebalanced_at[message.group_id] = now
+        elif now < self._rebalanced_at.pop(message.group_id, -REVOKED_AFTER_S) + REVOKED_AFTER_S:
+            # A conversion takes the assignment of the classic group, as in Kafka. It lacks what
+            # cooperative members still have to revoke.
             gone |= clients
-        self._rebalancing[message.group_id] = (
-            isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.STABLE
-        )
         self.removed += [MemberRemoved(now, name, message.group_id) for name in sorted(gone)]
         self._clients[message.group_id] = clients
         if isinstance(group, ConsumerGroup):

@@ -100,7 +100,8 @@ class GenerationAssigned:
 @dataclass(frozen=True, slots=True)
 class MemberRemoved:
     """A coordinator has removed a member, the member joined again, or its classic group became a
-    consumer group during a rebalance: the coordinator does not know what the member owns."""
+    consumer group during or soon after a rebalance: the coordinator does not know what the member
+    owns."""
 
     at: float
     client: str

@@ -44,3 +44,8 @@ def test_a_command_runs_until_a_number_of_rebalances(capsys: pytest.CaptureFixtu
     assert main(["--scenario", "mixed_group", "--rebalances", "20", "--jobs", "1"]) == 0
     row = capsys.readouterr().out.splitlines()[-2].split()
     assert int(row[3]) >= 20
+
+
+def test_a_conversion_that_overtakes_a_revocation_is_no_violation() -> None:
+    """A cooperative member has yet to revoke what its last SyncGroup response lacks."""
+    assert not play(mixed_group.SCENARIO, 20_197, "trio", shown_lines=0).failures
