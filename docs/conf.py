@@ -41,6 +41,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|os|ssl|pyarrow|uuid|datetime)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
+    (r"py:.*", r"(.*\.)?(ShareBatchIterator|PartitionAcknowledgements|AcknowledgementFailed)"),
+    (r"py:.*", r"(.*\.)?(_Function|_KeyT|_ValueT|WorkItem)"),
     (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionContextManager)"),
     (r"py:.*", r"(.*\.)?(TokenValidator|Mapping\[str|NodeId|ProducerIdAndEpoch)"),
     (r"py:.*", r"(.*\.)?(AclBinding|ClientMetrics|BrokerThread)"),
@@ -49,7 +51,7 @@ nitpick_ignore_regex = [
     (r"py:exc", r"\w+"),
 ]
 
-NOT_FOR_USERS = {"Delivery", "Fault", "FetchResult", "MessageStream", "Records"}
+NOT_FOR_USERS = {"Delivery", "Fault", "FetchResult", "MessageStream", "Records", "WorkerRecord"}
 """Classes that only the package instantiates: their constructors are not shown."""
 
 

@@ -28,7 +28,7 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     """The record cannot be processed, and is not delivered again."""
     RENEW = 4
-    """The record is still being processed: its lock starts again."""
+    """The record is still being processed; its lock starts again."""
 
 
 GAP = 0

@@ -34,10 +34,12 @@ class ClientOptionSets:
 
     def make_consumer(self, config: WorkerConfig) -> Consumer:
         """Return the consumer of a worker."""
+        defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
+        if self.consumer.get("group_protocol") != "consumer":
+            defaults["partition_assignment_strategy"] = ["cooperative-sticky"]
         return Consumer(
             **{
-                "auto_offset_reset": "earliest",
-                "partition_assignment_strategy": ["cooperative-sticky"],
+                **defaults,
                 **self.common,
                 **self.consumer,
                 "group_id": config.group_id,

@@ -26,6 +26,7 @@ from aiokafkawire.worker.retry_policy import (
     RetryInPlace,
     RetryLater,
     WriteDeadLetter,
+    decide,
 )
 from aiokafkawire.worker.scheduler import Scheduler, WorkItem
 
@@ -158,8 +159,9 @@ class Executor:
         if item.first_failure_ms is None:
             item.first_failure_ms = now_ms
         age_ms = now_ms - item.first_failure_ms
-        decision = item.handler.retries.decide(
-            FailedAttempt(error, item.attempts, item.tier, age_ms, self._runtime.rng.random())
+        decision = decide(
+            item.handler.retries,
+            FailedAttempt(error, item.attempts, item.tier, age_ms, self._runtime.rng.random()),
         )
         self._log(item, decision)
         match decision:

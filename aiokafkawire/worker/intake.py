@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Any
 
+from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
@@ -16,6 +18,8 @@ from aiokafkawire.worker.retry_policy import RetryPolicy
 from aiokafkawire.worker.scheduler import PartitionWork, Scheduler, WorkItem
 
 __all__ = ("RecordIntake",)
+
+logger = logging.getLogger("aiokafkawire.worker")
 
 
 def _reject(record: WorkerRecord[Any, Any]) -> None:
@@ -67,6 +71,15 @@ class RecordIntake:
         work, records = self._scheduler.partition(tp), list(batch)
         if not work.is_active:
             return
+        if not work.offsets.is_before(records[0].offset):
+            # The topic was deleted and created again, or the log was truncated.
+            logger.warning(
+                "%s: offsets went back to %d; the results of running handlers are ignored",
+                tp,
+                records[0].offset,
+                extra=log_fields(tp=tp, offset=records[0].offset),
+            )
+            work = self._scheduler.replace(work)
         work.offsets.add(records)
         retry = self._retry_topics.get(tp.topic)
         if retry is not None:

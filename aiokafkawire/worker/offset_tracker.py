@@ -33,6 +33,10 @@ class OffsetTracker:
         """Return the number of records from the lowest unfinished one to the last one."""
         return len(self._pending)
 
+    def is_before(self, offset: int) -> bool:
+        """Return whether an offset may be added: it is behind all records so far."""
+        return self._next is None or self._next <= offset
+
     def add(self, records: Sequence[Record]) -> None:
         """Add records that are to be processed."""
         self._pending.extend([record.offset for record in records])

@@ -15,6 +15,7 @@ __all__ = (
     "RetryLater",
     "RetryPolicy",
     "WriteDeadLetter",
+    "decide",
 )
 
 MAX_DOUBLINGS = 30
@@ -103,32 +104,37 @@ class RetryPolicy:
         ):
             raise ValueError(f"delays_ms must be positive and ascend, not {self.delays_ms}")
 
-    def decide(self, failure: FailedAttempt) -> Decision:
-        """Return what happens to a record after a failed attempt."""
-        error = failure.error
-        if isinstance(error, Drop):
-            return DropRecord(str(error))
-        if isinstance(error, DeadLetter):
-            return WriteDeadLetter(str(error) or "the handler raised DeadLetter")
-        if not self._may_help(error):
-            return WriteDeadLetter("no retry helps")
-        if self.max_age_ms is not None and failure.age_ms >= self.max_age_ms:
-            return WriteDeadLetter(f"{self.max_age_ms} ms after the first failure")
-        if failure.tier == 0 and failure.attempts < self.attempts:
-            return RetryInPlace(self._delay_s(failure))
-        if failure.tier < len(self.delays_ms):
-            return RetryLater(failure.tier)
-        return WriteDeadLetter("all attempts failed")
 
-    def _may_help(self, error: BaseException) -> bool:
-        if isinstance(error, Outcome):
-            return True
-        if isinstance(error, (DecodingFailed, self.dead_on)):
-            return False
-        return self.retry_on is None or isinstance(error, self.retry_on)
+def decide(policy: RetryPolicy, failure: FailedAttempt) -> Decision:
+    """Return what happens to a record after a failed attempt."""
+    error = failure.error
+    if isinstance(error, Drop):
+        return DropRecord(str(error))
+    if isinstance(error, DeadLetter):
+        return WriteDeadLetter(str(error) or "the handler raised DeadLetter")
+    if not _may_help(policy, error):
+        return WriteDeadLetter("no retry helps")
+    if policy.max_age_ms is not None and failure.age_ms >= policy.max_age_ms:
+        return WriteDeadLetter(f"{policy.max_age_ms} ms after the first failure")
+    if failure.tier == 0 and failure.attempts < policy.attempts:
+        return RetryInPlace(_delay_s(policy, failure))
+    if failure.tier < len(policy.delays_ms):
+        return RetryLater(failure.tier)
+    return WriteDeadLetter("all attempts failed")
 
-    def _delay_s(self, failure: FailedAttempt) -> float:
-        if isinstance(failure.error, Retry) and failure.error.after_s is not None:
-            return failure.error.after_s
-        doublings = min(failure.attempts - 1, MAX_DOUBLINGS)
-        return failure.jitter * min(self.backoff_ms << doublings, self.backoff_max_ms) / 1_000
+
+def _may_help(policy: RetryPolicy, error: BaseException) -> bool:
+    """Return whether a retry may help."""
+    if isinstance(error, Outcome):
+        return True
+    if isinstance(error, (DecodingFailed, policy.dead_on)):
+        return False
+    return policy.retry_on is None or isinstance(error, policy.retry_on)
+
+
+def _delay_s(policy: RetryPolicy, failure: FailedAttempt) -> float:
+    """Return the delay before the next attempt in place."""
+    if isinstance(failure.error, Retry) and failure.error.after_s is not None:
+        return failure.error.after_s
+    doublings = min(failure.attempts - 1, MAX_DOUBLINGS)
+    return failure.jitter * min(policy.backoff_ms << doublings, policy.backoff_max_ms) / 1_000

@@ -182,6 +182,13 @@ class Scheduler:
             work = self._partitions[tp] = PartitionWork(tp)
         return work
 
+    def replace(self, work: PartitionWork) -> PartitionWork:
+        """Fence the work of a partition that stays assigned; return the work that follows it."""
+        self.remove([work.tp])
+        new = self.partition(work.tp)
+        new.is_paused = work.is_paused
+        return new
+
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Start no more records of these partitions."""
         for tp in partitions:

@@ -206,25 +206,30 @@ class Worker(BaseClient[WorkerSession]):
             raise SystemExit(CANCELLED_EXIT + number)
 
     async def _run_with_signals(self) -> int | None:
+        """Run until a signal; return the number of the signal that cancelled the handlers."""
         cancelled_by: int | None = None
         failure: BaseException | None = None
+        run_scope = anyio.CancelScope()
 
         async def watch() -> None:
             nonlocal cancelled_by
             with anyio.open_signal_receiver(*SIGNALS) as signals:
-                count = 0
+                is_first = True
                 async for number in signals:
-                    count += 1
-                    if count == 1:
+                    if self._lifecycle.session is None:
+                        run_scope.cancel()  # the worker is still connecting
+                    elif is_first:
                         self.request_stop()
                     else:
                         cancelled_by = number
                         self.cancel_handlers()
+                    is_first = False
 
         async with anyio.create_task_group() as group:
             group.start_soon(watch)
             try:
-                await self.run()
+                with run_scope:
+                    await self.run()
             except Exception as error:
                 failure = error
             group.cancel_scope.cancel()

@@ -112,6 +112,23 @@ def test_the_result_of_a_lost_partition_is_ignored_after_it_came_back():
     assert scheduler.delayed == 0
 
 
+def test_the_work_of_a_partition_whose_offsets_went_back_is_replaced():
+    scheduler = make_scheduler(max_records=1)
+    add(scheduler, [record(5)])
+    running, old = scheduler.take(0), scheduler.partition(TP)
+    assert running is not None
+    assert scheduler.update_pauses().pause == [TP]
+    assert old.offsets.is_before(6)
+    assert not old.offsets.is_before(0)
+    new = scheduler.replace(old)
+    assert new is scheduler.partition(TP)
+    assert new.is_paused  # as the consumer has paused it
+    assert old.is_fenced
+    assert not scheduler.finish_record(running)
+    assert committable(scheduler) == {}
+    assert scheduler.update_pauses().resume == [TP]
+
+
 def test_a_partition_pauses_at_its_limit_and_resumes_at_half():
     scheduler = make_scheduler(max_records=4)
     add(scheduler, [record(n) for n in range(4)], order_by=None)

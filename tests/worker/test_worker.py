@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from aiokafkawire.admin import Admin
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import IllegalState, InvalidOption, PartialFailure
@@ -199,6 +201,33 @@ def test_wrong_arguments_are_refused():
         )
 
 
+def test_the_consumer_protocol_needs_no_assignor():
+    Worker(
+        bootstrap_servers="localhost:1",
+        group_id="billing",
+        consumer_options={"group_protocol": "consumer"},
+    )
+
+
+async def test_a_topic_that_is_created_again_is_processed_from_its_start(broker: Broker):
+    worker = make_worker(broker, consumer_options={"metadata_max_age_ms": 200})
+    processed: list[bytes] = []
+
+    @worker.on("orders")
+    async def process(record: Any) -> None:
+        processed.append(record.value)
+
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: len(processed) == 5)
+            async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+                await admin.delete_topics(["orders"])
+                await broker.create_topic("orders", partitions=1)
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                await producer.send_and_wait("orders", value=b"new")
+            await wait_for(lambda: processed[5:] == [b"new"])
+
+
 def test_a_worker_that_does_not_run_is_not_alive():
     health = Worker(bootstrap_servers="localhost:1", group_id="billing").health()
     assert not health.is_alive
@@ -270,6 +299,22 @@ def test_sigterm_finishes_running_handlers(served: str, backend: str):
     assert code == 0
     assert output.splitlines().count("finished") == 5
     assert output.endswith("stopped\n")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_sigterm_while_connecting_ends_the_program(backend: str):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-c", PROGRAM, servers, "0", backend]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                silent.settimeout(30)
+                silent.accept()[0].close()
+                process.send_signal(signal.SIGTERM)
+                output, _ = process.communicate(timeout=30)
+            finally:
+                process.kill()
+    assert (process.returncode, output) == (0, "stopped\n")
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
