@@ -83,7 +83,7 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the partition was lost, so that another member may process the record too."""
+        """True if the partition was lost. Another member may process the record already."""
         return self._item.partition.is_fenced
 
 
