@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from aiokafkawire.testing.simulation.world import Backend
-from verify.simulation.scenarios import NAMES, load, producing
+from verify.simulation.scenarios import NAMES, coordinator, load, producing
 from verify.simulation.scenarios.corners import CORNERS
 from verify.simulation.single_run import BACKENDS, draw, play
 
@@ -117,4 +117,10 @@ def test_a_queue_longer_than_its_sender_can_deliver_in_time_is_no_violation(
     """`sender2` buffers 30 records in 0.7 s. A request has about one per partition, and takes
     more than 0.2 s."""
     result = play(producing.SCENARIO, 7_008_196, backend)
+    assert not result.failures, "\n".join(map(str, result.failures))
+
+
+def test_a_commit_may_wait_for_loading_and_then_for_a_backoff() -> None:
+    """The coordinator loads for 2 s, and the last retry comes 1 s after that."""
+    result = play(coordinator.SCENARIO, 7_012_918, "trio")
     assert not result.failures, "\n".join(map(str, result.failures))

@@ -32,6 +32,8 @@ TOPIC, GROUP, LEDGER = "orders", "billing", "ledger"
 TO_S = 12.0
 HASTY_COMMITS_MS = 100
 IN_TIME_MS = 3_000
+"""Timeout of a commit, beside the time that a coordinator loads: enough to find the coordinator and
+for the longest backoff."""
 REST_S = 7.5
 """Time after the last fault at which the coordinators move once more; clients must find them."""
 APIS = (
@@ -96,6 +98,12 @@ def _a_move(rng: random.Random) -> Step:
     return Step(at_s, kind, {"for_s": round(rng.uniform(0.1, 3), 3)})
 
 
+def in_time_ms(plan: Plan) -> int:
+    """Return the timeout of the clerk's commits; they succeed again after loading and a backoff."""
+    load_ms: int = plan.broker["coordinator_load_ms"]
+    return load_ms + IN_TIME_MS
+
+
 async def run(harness: Harness) -> None:
     await harness.make_topics()
     broker = harness.broker
@@ -144,7 +152,7 @@ async def run(harness: Harness) -> None:
         if harness.plan.of("keeps"):
             await anyio.sleep(REST_S)
             broker.move_coordinator(LEDGER, broker.coordinator(LEDGER) % 3 + 1)
-            await anyio.sleep(2 * IN_TIME_MS / 1_000)
+            await anyio.sleep(2 * in_time_ms(harness.plan) / 1_000)
         await group_workers.stop_all()
         tasks.cancel_scope.cancel()
 
@@ -169,7 +177,7 @@ async def keep(harness: Harness, client: PlannedClient) -> None:
     options = {
         "group_id": LEDGER,
         "enable_auto_commit": False,
-        "default_api_timeout_ms": IN_TIME_MS,
+        "default_api_timeout_ms": in_time_ms(harness.plan),
         "metadata_max_age_ms": 300_000,
     }
     clerk = a_consumer(harness, client.name, client.host, **options)
