@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from aiokafkawire.testing.simulation.world import Backend
-from verify.simulation.scenarios import NAMES, coordinator, load, producing
+from verify.simulation.scenarios import NAMES, chain, coordinator, load, producing
 from verify.simulation.scenarios.corners import CORNERS
 from verify.simulation.single_run import BACKENDS, draw, play
 
@@ -123,4 +123,10 @@ def test_a_queue_longer_than_its_sender_can_deliver_in_time_is_no_violation(
 def test_a_commit_may_wait_for_loading_and_then_for_a_backoff() -> None:
     """The coordinator loads for 2 s, and the last retry comes 1 s after that."""
     result = play(coordinator.SCENARIO, 7_012_918, "trio")
+    assert not result.failures, "\n".join(map(str, result.failures))
+
+
+def test_a_group_reads_copies_of_records_that_were_passed_on_already() -> None:
+    """One partition of `packed` has no leader until the heal; its records are copied twice."""
+    result = play(chain.SCENARIO, 7_011_769, "asyncio")
     assert not result.failures, "\n".join(map(str, result.failures))

@@ -289,7 +289,7 @@ class GroupWorkers:
         self._lives = dict.fromkeys(self._workers, 0)
         self._run_life = run_life
         self._expects = expects
-        self._closing = False
+        self._stopped: set[str] = set()
         harness.on("leave", self.leave)
         harness.on("die", self.die)
         harness.on("stall", self.stall)
@@ -301,7 +301,7 @@ class GroupWorkers:
         self._begin(client.name)
 
     def _begin(self, name: str) -> None:
-        if self._closing or name in self.current_lives or name not in self._workers:
+        if name in self._stopped or name in self.current_lives or name not in self._workers:
             return
         self._lives[name] += 1
         life = self.current_lives[name] = WorkerLife(
@@ -369,12 +369,17 @@ class GroupWorkers:
         life.scope.cancel()
         await life.gone.wait()
 
-    async def stop_all(self) -> None:
-        """Stop all workers."""
-        self._closing = True
+    async def stop(self, workers: Collection[str]) -> None:
+        """Stop these workers; they do not return."""
+        self._stopped.update(workers)
         async with anyio.create_task_group() as parting:
             for worker in list(self.current_lives):
-                parting.start_soon(self._stop_worker, worker)
+                if worker in workers:
+                    parting.start_soon(self._stop_worker, worker)
+
+    async def stop_all(self) -> None:
+        """Stop all workers."""
+        await self.stop(self._workers)
 
 
 def draw_worker_steps(
