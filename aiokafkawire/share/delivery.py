@@ -95,13 +95,16 @@ class ShareDelivery:
         self._buffered.clear()
         self.buffered_count = 0
 
-    def _next(self, now: float) -> ShareRecord | None:
+    def _next(self, now: float, only: TopicPartition | None = None) -> ShareRecord | None:
         """Return the next record that is held for long enough to be acknowledged.
 
-        Others are dropped: the broker delivers them again, to any member.
+        Others are dropped: the broker delivers them again, to any member. With `only`, None is
+        returned at the first record of another partition.
         """
         while self._buffered:
             chunk = self._buffered[0]
+            if only is not None and chunk.records.topic_partition != only:
+                return None
             record = chunk.next()
             if record is None:
                 self._buffered.popleft()
@@ -138,15 +141,16 @@ class ShareDelivery:
         """Return up to `max_records` records, by partition."""
         taken: dict[TopicPartition, list[ShareRecord]] = {}
         now = self._clock.now()
-        while max_records and self._buffered:
-            tp = self._buffered[0].records.topic_partition
-            if single_partition and taken and tp not in taken:
-                break
-            record = self._next(now)
+        only: TopicPartition | None = None
+        while max_records:
+            record = self._next(now, only)
             if record is None:
                 break
             max_records -= 1
-            taken.setdefault(record.topic_partition, []).append(record)
+            tp = record.topic_partition
+            taken.setdefault(tp, []).append(record)
+            if single_partition:
+                only = tp
             self._note_delivered(caller, record, now)
         return taken
 

@@ -14,9 +14,11 @@ from aiokafkawire.share.delivery import DELIVERY_MARGIN_S, ShareDelivery
 from aiokafkawire.share.locks import AcquisitionLock
 from aiokafkawire.share.record import HeldRecords
 from aiokafkawire.share.session_context import ACKNOWLEDGE_DELAY_S
+from aiokafkawire.types import TopicPartition
 from tests.consumer.record_data import fetched, log
 
 ORDERS = OwnedPartition(UUID(int=1), "orders", 0)
+BILLS = OwnedPartition(UUID(int=2), "bills", 0)
 LOCK_S = 30.0
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
 
@@ -59,6 +61,16 @@ def filled(count: int, **options: Any) -> tuple[ShareDelivery, Node, Clock]:
     return delivery, node, clock
 
 
+def add_bills(delivery: ShareDelivery, count: int) -> Node:
+    """Buffer records of a second partition, behind those of the first."""
+    node = Node()
+    lock = AcquisitionLock(0.0, LOCK_S)
+    node.held.update(dict.fromkeys(range(count), lock))
+    held = HeldRecords(node, BILLS, lock)  # type: ignore[arg-type]
+    delivery.add(held, 1, fetched(log(count), tp=TopicPartition("bills", 0)).take(count))
+    return node
+
+
 def taken(delivery: ShareDelivery, caller: object, count: int) -> list[int]:
     return [r.offset for records in delivery.take(caller, count).values() for r in records]
 
@@ -68,6 +80,17 @@ def test_records_are_delivered_once_in_order() -> None:
     assert taken(delivery, "a", 2) == [0, 1]
     assert taken(delivery, "b", 9) == [2, 3, 4]
     assert (delivery.buffered_count, delivery.delivered_count) == (0, 5)
+
+
+def test_a_batch_has_the_records_of_one_partition() -> None:
+    delivery, _, _ = filled(2)
+    add_bills(delivery, 3)
+    batches = [delivery.take("a", 9, single_partition=True) for _ in range(3)]
+    assert [{tp.topic: len(records) for tp, records in batch.items()} for batch in batches] == [
+        {"orders": 2},
+        {"bills": 3},
+        {},
+    ]
 
 
 def test_a_call_accepts_the_records_of_its_task_alone() -> None:
