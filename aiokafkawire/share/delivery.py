@@ -126,9 +126,11 @@ class ShareDelivery:
         now = self._clock.now()
         delivered = self._delivered.get(caller)
         if delivered:
-            last = delivered[-1]
-            last.processed = len(last.offsets)
-            if now - delivered[0].delivered_at >= ACKNOWLEDGE_DELAY_S or not self._buffered:
+            for part in reversed(delivered):
+                if part.processed == len(part.offsets):
+                    break  # those before are processed too
+                part.processed = len(part.offsets)
+            if now - delivered[0].delivered_at >= ACKNOWLEDGE_DELAY_S or not self.buffered_count:
                 self.mark_processed(caller)
         record = self._next(now)
         if record is not None:
@@ -162,8 +164,6 @@ class ShareDelivery:
             caller = None  # any task may acknowledge
         delivered = self._delivered.setdefault(caller, [])
         if not delivered or delivered[-1].held is not record._held:
-            if delivered:
-                delivered[-1].processed = len(delivered[-1].offsets) if self._implicit else 0
             delivered.append(DeliveredRecords(record._held, now))
         delivered[-1].offsets.append(record.offset)
 

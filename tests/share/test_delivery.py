@@ -124,6 +124,35 @@ async def test_the_records_of_an_ended_task_are_released_but_for_the_processed_o
     assert node.acknowledged == {0: ACCEPT, 1: ACCEPT, 2: RELEASE}
 
 
+async def test_no_record_of_the_last_call_is_processed() -> None:
+    """Whatever the number of partitions: the task fails with the first record."""
+    delivery, orders, _ = filled(2)
+    bills = add_bills(delivery, 2)
+
+    async def work() -> None:
+        delivery.take(current_task(), 4)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+    delivery.maintain()
+    assert orders.acknowledged == bills.acknowledged == {0: RELEASE, 1: RELEASE}
+
+
+async def test_the_next_call_of_an_iteration_has_processed_all_partitions() -> None:
+    delivery, orders, _ = filled(2)
+    bills = add_bills(delivery, 2)
+
+    async def work() -> None:
+        delivery.take(current_task(), 3)
+        delivery.next_record(current_task())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+    delivery.maintain()
+    assert orders.acknowledged == {0: ACCEPT, 1: ACCEPT}
+    assert bills.acknowledged == {0: ACCEPT, 1: RELEASE}
+
+
 def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
     delivery, _, clock = filled(3)
     clock.time = LOCK_S - DELIVERY_MARGIN_S
