@@ -91,9 +91,13 @@ class ShareDelivery:
         self.buffered_count += len(records)
 
     def clear(self) -> None:
-        """Drop the records that are not delivered; closing the sessions releases them."""
+        """Drop the records that are not delivered, and accept those that tasks have processed.
+
+        Closing the sessions releases all others.
+        """
         self._buffered.clear()
         self.buffered_count = 0
+        self._accept_processed()
 
     def _next(self, now: float, only: TopicPartition | None = None) -> ShareRecord | None:
         """Return the next record that is held for long enough to be acknowledged.
@@ -180,14 +184,30 @@ class ShareDelivery:
             for delivered in self._delivered.pop(caller, ()):
                 delivered.acknowledge(delivered.offsets, AcknowledgeType.ACCEPT)
 
+    def _accept_processed(self) -> None:
+        """Accept the records that each task has processed, and keep the others."""
+        if not self._implicit:
+            return
+        for caller, parts in list(self._delivered.items()):
+            for delivered in parts:
+                processed = delivered.processed
+                delivered.acknowledge(delivered.offsets[:processed], AcknowledgeType.ACCEPT)
+                del delivered.offsets[:processed]
+                delivered.processed = 0
+            parts[:] = [delivered for delivered in parts if delivered.offsets]
+            if not parts:
+                del self._delivered[caller]
+
     def maintain(self) -> None:
-        """Release the records of tasks that ended, failed or were cancelled, and renew locks."""
+        """Accept processed records, release those of ended tasks, and renew locks.
+
+        A task has ended if it returned, failed or was cancelled.
+        """
+        self._accept_processed()
         if self._implicit:
             for caller in [task for task in self._delivered if is_task_done(task)]:
                 for delivered in self._delivered.pop(caller):
-                    processed = delivered.processed
-                    delivered.acknowledge(delivered.offsets[:processed], AcknowledgeType.ACCEPT)
-                    delivered.acknowledge(delivered.offsets[processed:], AcknowledgeType.RELEASE)
+                    delivered.acknowledge(delivered.offsets, AcknowledgeType.RELEASE)
         if self._renewal_limit_s:
             self._renew(self._clock.now())
 

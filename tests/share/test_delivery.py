@@ -153,6 +153,28 @@ async def test_the_next_call_of_an_iteration_has_processed_all_partitions() -> N
     assert bills.acknowledged == {0: ACCEPT, 1: RELEASE}
 
 
+async def test_processed_records_of_a_slow_task_are_accepted() -> None:
+    """They do not wait for the record that the task still processes."""
+    delivery, node, _ = filled(4)
+    for _ in range(3):
+        delivery.next_record(current_task())
+    delivery.maintain()
+    assert node.acknowledged == {0: ACCEPT, 1: ACCEPT}
+    delivery.next_record(current_task())
+    delivery.maintain()
+    assert node.acknowledged == dict.fromkeys(range(3), ACCEPT)
+
+
+def test_closing_accepts_the_processed_records_of_all_tasks() -> None:
+    """A body that raises, or another task that calls `stop`, has processed all but the last."""
+    delivery, node, _ = filled(5)
+    for caller in ("a", "a", "b", "b"):
+        delivery.next_record(caller)
+    delivery.clear()
+    assert node.acknowledged == {0: ACCEPT, 2: ACCEPT}
+    assert delivery.buffered_count == 0
+
+
 def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
     delivery, _, clock = filled(3)
     clock.time = LOCK_S - DELIVERY_MARGIN_S
