@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import Buffer, FetchedBatches, Records
@@ -29,11 +29,13 @@ class DecodedRecords:
     Attributes:
         records: Records with the count of their deliveries, in ascending order of offsets.
         gaps: Acquired offsets without a record: control records, or compacted ones.
-        error: The error of the first batch that cannot be read, if there is one.
+        missing: Acquired offsets behind the last complete batch of the response.
+        error: The error of the first batch that cannot be read, or of `missing`.
     """
 
     records: list[tuple[Records, int]]
     gaps: list[int]
+    missing: list[int] = field(default_factory=list)
     error: CorruptRecord | None = None
 
 
@@ -50,7 +52,8 @@ async def decode_acquired(
     """Decode the records in the acquired ranges.
 
     Batches are complete: they also hold records that other members have acquired, or that were
-    acknowledged before. An offset behind a batch that cannot be read is neither a record nor a gap.
+    acknowledged before. An offset behind a batch that cannot be read is neither a record nor a gap:
+    the application acknowledges it. Brokers acquire no offset behind the last complete batch.
 
     Args:
         runtime: Decompresses large batches.
@@ -85,9 +88,29 @@ async def decode_acquired(
                 await checkpoint()
     except CorruptRecord as error:
         decoded.error = error
-    end = acquired[-1].last + 1 if decoded.error is None else batches.position
-    _select(parts, acquired, end, decoded)
+    _select(parts, acquired, batches.position, decoded)
+    if decoded.error is None and acquired[-1].last >= batches.position:
+        _add_missing(topic, partition, acquired, batches.position, decoded)
     return decoded
+
+
+def _add_missing(
+    topic: str,
+    partition: int,
+    acquired: Sequence[AcquiredOffsets],
+    end: int,
+    decoded: DecodedRecords,
+) -> None:
+    """Add the acquired offsets from `end` on, for which the response has no data."""
+    for wanted in acquired:
+        decoded.missing += range(max(wanted.first, end), wanted.last + 1)
+    decoded.error = CorruptRecord(
+        f"the response has no data for the acquired offsets {decoded.missing[0]} to"
+        f" {decoded.missing[-1]}, which are released",
+        topic=topic,
+        partition=partition,
+        offset=decoded.missing[0],
+    )
 
 
 def _select(

@@ -25,7 +25,7 @@ from aiokafkawire.wire.messages.share_fetch import (
 )
 
 from . import session_events as events
-from .acknowledgements import GAP, PartitionAcknowledgements
+from .acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
 from .decoding import DecodedRecords, decode_acquired
 from .locks import AcquisitionLock
 from .messages import acknowledge_errors, acknowledge_request, fetch_topics, fetched_partition
@@ -317,6 +317,8 @@ class ShareNode:
         for partition, records in decoded:
             if records.gaps:
                 self.acknowledge(partition, records.gaps, GAP, lock)
+            if records.missing:
+                self.acknowledge(partition, records.missing, AcknowledgeType.RELEASE, lock)
             self._owner.on_records(self, partition, records, lock)
         self._owner.on_fetched(self)
         self._handle(events.RequestDue())

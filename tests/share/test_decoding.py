@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from aiokafkawire.records.broker_records import control_batch
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.share.decoding import DecodedRecords, decode_acquired
 from aiokafkawire.share.session_events import AcquiredOffsets
 from tests.consumer.record_data import log
+from tests.records.record_data import raw_batch
 
 
 async def decode(data: bytes | None, *ranges: tuple[int, int, int]) -> DecodedRecords:
@@ -39,14 +43,34 @@ async def test_a_range_may_span_batches() -> None:
 
 async def test_acquired_offsets_without_a_record_are_gaps() -> None:
     """Control records, and records that compaction has removed, stay locked otherwise."""
-    data = log(2) + log(2, start=5)
-    decoded = await decode(data, (0, 8, 1))
+    marker = control_batch(5, 0, commit=True, coordinator_epoch=1, timestamp_ms=5, base_offset=7)
+    data = log(2) + log(2, start=5) + marker
+    decoded = await decode(data, (0, 7, 1))
     assert [offset for part, _ in offsets(decoded) for offset in part] == [0, 1, 5, 6]
-    assert sorted(decoded.gaps) == [2, 3, 4, 7, 8]
+    assert sorted(decoded.gaps) == [2, 3, 4, 7]
+    assert (decoded.missing, decoded.error) == ([], None)
 
 
-async def test_without_records_everything_is_a_gap() -> None:
-    assert (await decode(None, (4, 6, 1))).gaps == [4, 5, 6]
+async def test_a_batch_without_records_is_a_gap() -> None:
+    """Compaction keeps the last batch of a producer, without its records."""
+    decoded = await decode(log(2) + raw_batch(b"", 0, last_delta=2, base_offset=2), (0, 4, 1))
+    assert (decoded.gaps, decoded.missing, decoded.error) == ([2, 3, 4], [], None)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 70, -1])
+async def test_offsets_of_an_incomplete_batch_are_missing(kept: int) -> None:
+    """They are no gaps: the broker has their records."""
+    decoded = await decode(log(2) + log(3, start=2)[:kept], (0, 4, 1))
+    assert offsets(decoded) == [([0, 1], 1)]
+    assert (decoded.gaps, decoded.missing) == ([], [2, 3, 4])
+    assert decoded.error is not None
+    assert (decoded.error.topic, decoded.error.offset) == ("orders", 2)
+
+
+async def test_without_data_everything_is_missing() -> None:
+    decoded = await decode(None, (4, 6, 1), (8, 8, 2))
+    assert (decoded.gaps, decoded.missing) == ([], [4, 5, 6, 8])
+    assert decoded.error is not None
 
 
 async def test_nothing_acquired_is_nothing() -> None:
@@ -60,6 +84,6 @@ async def test_offsets_of_a_corrupt_batch_are_neither_records_nor_gaps() -> None
     damaged[-1] ^= 0xFF
     decoded = await decode(log(2) + bytes(damaged), (0, 4, 1))
     assert offsets(decoded) == [([0, 1], 1)]
-    assert decoded.gaps == []
+    assert (decoded.gaps, decoded.missing) == ([], [])
     assert decoded.error is not None
     assert decoded.error.partition == 0
