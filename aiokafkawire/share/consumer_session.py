@@ -7,7 +7,7 @@ from aiokafkawire.cluster.metadata import MetadataUpdate
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.consumer.missing_topics import MissingTopics
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.errors import AcknowledgementFailed, ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, KafkaError
 from aiokafkawire.group.consumer_protocol.states import Partitions
 from aiokafkawire.group.membership.states import Assignment
 from aiokafkawire.group.share_member import ShareMember
@@ -78,22 +78,21 @@ class ShareConsumerSession(Session):
         The sessions are closed first: leaving does not release the locks.
         """
         self.delivery.clear()
-        await self.sessions.close(deadline)
+        try:
+            await self.sessions.close(deadline)
+        finally:
+            self.sessions.abandon("the share consumer has closed before the broker responded")
         await self.member.close(deadline)
         await self.cluster.aclose()
 
     def on_task_failed(self, failure: KafkaError) -> None:
         """Wake all waiting calls, which raise the failure of a background task."""
-        self._fail_unconfirmed(str(failure))
+        self.sessions.fail_unconfirmed(str(failure))
+        self.notifier.notify_all()
 
     def on_tasks_cancelled(self, error: ClientClosed) -> None:
         """Wake all waiting calls, because all tasks of the event loop were cancelled."""
-        self._fail_unconfirmed(str(error))
-
-    def _fail_unconfirmed(self, reason: str) -> None:
-        for waiting in self.sessions.unconfirmed().values():
-            for acknowledgements in waiting:
-                acknowledgements.result.set_exception(AcknowledgementFailed(reason))
+        self.sessions.abandon(str(error))
         self.notifier.notify_all()
 
     async def _maintain(self) -> None:

@@ -173,6 +173,8 @@ class ShareNode:
         Returns:
             The acknowledgements of the partition that are sent next; None if there are none.
         """
+        if not self._supervisor.is_running:
+            return None
         event = events.RecordsAcknowledged(partition, offsets, type, lock, only_undecided)
         self._session.handle(event, self._runtime.clock.now())
         pending = self._session.context.pending.get(partition)
@@ -193,6 +195,30 @@ class ShareNode:
             for partition, acknowledgements in part.items():
                 result.setdefault(partition, []).append(acknowledgements)
         return result
+
+    def fail_unconfirmed(self, reason: str) -> None:
+        """Fail the acknowledgements without a result."""
+        for partition, waiting in self.unconfirmed().items():
+            for acknowledgements in waiting:
+                error = AcknowledgementFailed(
+                    reason, topic=partition.topic, partition=partition.partition
+                )
+                self._complete(partition, acknowledgements, error)
+
+    def abandon(self, reason: str) -> None:
+        """Hold no record any more, because nothing is sent any more."""
+        self.fail_unconfirmed(reason)
+        self._session.context.lose_all()
+
+    def _complete(
+        self,
+        partition: OwnedPartition,
+        acknowledgements: PartitionAcknowledgements,
+        error: AcknowledgementFailed | None,
+    ) -> None:
+        if not acknowledgements.result.done:
+            acknowledgements.result.set_result(None, error)
+            self._owner.on_acknowledged(partition, acknowledgements, acknowledgements.error)
 
     def find_held(self, tp: TopicPartition, offset: int) -> OwnedPartition | None:
         """Return the partition of a record that is held; None if it is not."""
@@ -237,8 +263,7 @@ class ShareNode:
             case events.SendAcknowledge():
                 self._spawn(lambda: self._acknowledge(effect), "share-acknowledge")
             case events.CompleteAcknowledgements(partition, acknowledgements, error):
-                acknowledgements.result.set_result(None, error)
-                self._owner.on_acknowledged(partition, acknowledgements, acknowledgements.error)
+                self._complete(partition, acknowledgements, error)
             case events.ReportPartitionError(partition, error):
                 self._owner.on_partition_error(partition, error)
             case events.ReplaceConnection():

@@ -203,6 +203,16 @@ class ShareSessions:
                 result.setdefault(partition, []).extend(waiting)
         return result
 
+    def fail_unconfirmed(self, reason: str) -> None:
+        """Fail the acknowledgements without a result."""
+        for node in self._nodes.values():
+            node.fail_unconfirmed(reason)
+
+    def abandon(self, reason: str) -> None:
+        """Hold no record any more, because nothing is sent any more."""
+        for node in self._nodes.values():
+            node.abandon(reason)
+
     def flush(self) -> None:
         """Send all acknowledgements as soon as possible."""
         for node in self._nodes.values():

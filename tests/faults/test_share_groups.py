@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import anyio
 import pytest
 
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
-from aiokafkawire.broker import Answer, Broker, Close, SeenRequest
+from aiokafkawire.broker import Answer, Broker, Close, Drop, SeenRequest
 from aiokafkawire.errors import AcknowledgementFailed, AuthorizationFailed, UnsupportedVersion
 from aiokafkawire.share import ShareConsumer, ShareRecord
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -213,3 +213,31 @@ async def test_closing_ends_at_its_deadline(broker: Broker, topic: str, group_id
     broker.on(ACKNOWLEDGE, Close())
     with anyio.fail_after(2.0):
         await consumer.stop()
+
+
+@pytest.mark.parametrize("fault", [Close(), Drop()], ids=lambda fault: type(fault).__name__)
+async def test_acknowledgements_fail_at_the_deadline_of_closing(
+    broker: Broker, topic: str, group_id: str, fault: Close | Drop
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(2))
+    results: list[tuple[Sequence[int], AcknowledgementFailed | None]] = []
+    consumer = member(broker, topic, group_id, close_timeout_ms=300)
+    consumer.set_acknowledgement_callback(lambda _, *result: results.append(result))
+    await consumer.start()
+    first, second = await take(consumer, 2)
+    broker.on(ACKNOWLEDGE, fault)
+
+    async def accept() -> None:
+        with pytest.raises(AcknowledgementFailed):
+            await first.accept()
+
+    with anyio.fail_after(WITHIN_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(accept)
+            await anyio.sleep(0.05)
+            await consumer.stop()
+    [(offsets, failure)] = results
+    assert offsets == [0]
+    assert failure is not None
+    with pytest.raises(AcknowledgementFailed, match="not held"):
+        second.accept()
