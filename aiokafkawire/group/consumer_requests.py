@@ -87,12 +87,14 @@ LEFT_CODES = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.G
 class HeartbeatApi(NamedTuple):
     """Heartbeats of a protocol: the API, and texts of errors.
 
-    `unavailable` is the text of UNSUPPORTED_VERSION, `advice` has texts by error code.
+    `unavailable` is the text of UNSUPPORTED_VERSION, `advice` has texts by error code. Without
+    `static_members`, errors of static membership are errors like any other.
     """
 
     name: str
     unavailable: str
     advice: Mapping[ErrorCode, str]
+    static_members: bool = True
 
 
 CONSUMER_HEARTBEAT = HeartbeatApi(API, UNAVAILABLE, _ADVICE)
@@ -270,9 +272,9 @@ def heartbeat_event(
     joins = effect.epoch == JOIN_EPOCH
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joins):
         return MemberFenced(request, error)
-    if code == ErrorCode.FENCED_INSTANCE_ID:
+    if code == ErrorCode.FENCED_INSTANCE_ID and api.static_members:
         return events.InstanceFenced(request, error)
-    if code == ErrorCode.UNRELEASED_INSTANCE_ID:
+    if code == ErrorCode.UNRELEASED_INSTANCE_ID and api.static_members:
         return InstanceIdUnreleased(request, error)
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return _unavailable(request, broker, api)

@@ -31,6 +31,7 @@ SHARE_HEARTBEAT = HeartbeatApi(
         ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the broker's group.share.max.size",
         ErrorCode.INVALID_REQUEST: "the coordinator refused the heartbeat",
     },
+    static_members=False,
 )
 
 FIRST_STABLE_VERSION = 1

@@ -10,7 +10,7 @@ from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.consumer.counters import ConsumerCounters
 from aiokafkawire.consumer.fetch_sender import FetchSender
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.errors import AcknowledgementFailed, KafkaError
+from aiokafkawire.errors import AcknowledgementFailed, KafkaError, UnknownServerError
 from aiokafkawire.group.consumer_protocol.states import OwnedPartition, Partitions
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, Supervisor
@@ -167,9 +167,14 @@ class ShareSessions:
         self.update_demand()
 
     def on_partition_error(self, partition: OwnedPartition, error: KafkaError) -> None:
-        """Refresh the metadata after an error; raise one that does not pass in the next call."""
+        """Refresh the metadata after an error; raise one that does not pass in the next call.
+
+        UNKNOWN_SERVER_ERROR may pass: it is logged, as that of a whole fetch is.
+        """
         self._cluster.request_update()
-        if not error.retriable:
+        if isinstance(error, UnknownServerError):
+            self._sender.log_server_error(partition, error)
+        elif not error.retriable:
             self._notifier.raise_in_next_call(error)
 
     def on_acknowledged(

@@ -10,7 +10,12 @@ import pytest
 
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
 from aiokafkawire.broker import Answer, Broker, Close, Drop, SeenRequest
-from aiokafkawire.errors import AcknowledgementFailed, AuthorizationFailed, UnsupportedVersion
+from aiokafkawire.errors import (
+    AcknowledgementFailed,
+    AuthorizationFailed,
+    KafkaError,
+    UnsupportedVersion,
+)
 from aiokafkawire.share import ShareConsumer, ShareRecord
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.share_acknowledge import (
@@ -19,6 +24,12 @@ from aiokafkawire.wire.messages.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
+)
+from aiokafkawire.wire.messages.share_fetch import (
+    ShareFetchableTopicResponse,
+    ShareFetchPartitionData,
+    ShareFetchRequest,
+    ShareFetchResponse,
 )
 from tests.behaviour.support import POLL_MS, WITHIN_S, fill, numbered
 from tests.faults.support import IMPATIENT
@@ -83,6 +94,33 @@ def refuse_partitions(seen: SeenRequest) -> ShareAcknowledgeResponse:
                         partition_index=partition.partition_index,
                         error_code=ErrorCode.INVALID_RECORD_STATE,
                         current_leader=LeaderIdAndEpoch(),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in seen.message.topics
+        ],
+    )
+
+
+def fail_partitions(seen: SeenRequest) -> ShareFetchResponse:
+    """Respond to a ShareFetch with UNKNOWN_SERVER_ERROR for each of its partitions."""
+    assert isinstance(seen.message, ShareFetchRequest)
+    return ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        node_endpoints=[],
+        responses=[
+            ShareFetchableTopicResponse(
+                topic_id=topic.topic_id,
+                partitions=[
+                    ShareFetchPartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+                        acknowledge_error_code=ErrorCode.NONE,
+                        current_leader=LeaderIdAndEpoch(),
+                        records=b"",
+                        acquired_records=[],
                     )
                     for partition in topic.partitions
                 ],
@@ -185,6 +223,33 @@ async def test_an_error_of_one_partition_fails_its_acknowledgements_alone(
         broker.on(ACKNOWLEDGE, refuse_partitions, times=1)
         with pytest.raises(AcknowledgementFailed, match="INVALID_RECORD_STATE"):
             await record.accept()
+
+
+async def test_an_unknown_error_of_a_partition_passes(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    fault = broker.on(FETCH, fail_partitions, times=2)
+    async with member(broker, topic, group_id) as consumer:
+        [record] = await take(consumer, 1)
+        await record.accept()
+    assert fault.hits == 2
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID], ids=lambda c: c.name
+)
+async def test_errors_of_static_membership_are_raised(
+    broker: Broker, topic: str, group_id: str, code: ErrorCode
+) -> None:
+    """A share group has no static members, so that no coordinator returns them."""
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    broker.on(ApiKey.SHARE_GROUP_HEARTBEAT, Answer(code), times=1)
+    async with member(broker, topic, group_id) as consumer:
+        with anyio.fail_after(WITHIN_S), pytest.raises(KafkaError, match=code.name):
+            await consumer.getone()
+        [record] = await take(consumer, 1)
+        await record.accept()
 
 
 async def test_a_group_that_is_not_permitted_raises(
