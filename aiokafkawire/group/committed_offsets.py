@@ -70,9 +70,13 @@ class CommittedOffsets:
         while True:
             attempt += 1
             ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
-            response, broker = await self._send(partitions, ids, deadline, stable=stable)
+            identity = self._commit_identity()
+            member = identity if identity is not None and identity.has_epoch else None
+            response, broker = await self._send(partitions, ids, deadline, member, stable=stable)
             try:
-                return read_committed_offsets(response, self._group_id, partitions, ids)
+                return read_committed_offsets(
+                    response, self._group_id, partitions, ids, has_epoch=member is not None
+                )
             except KafkaError as error:
                 error.group, error.broker = self._group_id, broker
                 retry_at = self._runtime.clock.now() + self._backoff.delay(
@@ -91,11 +95,10 @@ class CommittedOffsets:
         partitions: Sequence[TopicPartition],
         ids: Mapping[str, UUID],
         deadline: float,
+        member: CommitIdentity | None,
         *,
         stable: bool,
     ) -> tuple[OffsetFetchResponse, str]:
-        identity = self._commit_identity()
-        member = identity if identity is not None and identity.has_epoch else None
         request, max_version = offset_fetch_request(
             self._group_id,
             partitions,

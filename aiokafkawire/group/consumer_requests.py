@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 import anyio
@@ -22,7 +22,6 @@ from aiokafkawire.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from aiokafkawire.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 from .consumer_protocol.context import LEAVE_STATIC_EPOCH
 from .consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
@@ -37,6 +36,9 @@ from .consumer_protocol.states import JOIN_EPOCH, OwnedPartition, TargetAssignme
 from .member_requests import MemberRequests, RequestTask
 from .membership import events
 from .responses import failure_event, group_error
+
+if TYPE_CHECKING:
+    from aiokafkawire.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 __all__ = (
     "API",

@@ -109,8 +109,17 @@ def read_committed_offsets(
     group_id: str,
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
+    *,
+    has_epoch: bool = False,
 ) -> Committed:
     """Return the committed offsets of an OffsetFetch response.
+
+    Args:
+        response: The response.
+        group_id: Group of the request.
+        partitions: Partitions of the request.
+        ids: Topic ids of the request.
+        has_epoch: Whether the request carried a member epoch.
 
     Raises:
         ProtocolError: The response lacks the group or a partition.
@@ -126,7 +135,7 @@ def read_committed_offsets(
         topics, error_code = group.topics, group.error_code
     if error_code != ErrorCode.NONE:
         error = group_error(error_code, "OffsetFetch", group=group_id)
-        if error_code in _EPOCH_REJECTED_CODES:
+        if has_epoch and error_code in _EPOCH_REJECTED_CODES:
             # mutation: stale-epoch-counts-as-no-offset
             raise MemberEpochRejected(error.reason, retriable=True, api="OffsetFetch") from error
         raise error

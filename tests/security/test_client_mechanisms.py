@@ -11,7 +11,7 @@ import pytest
 
 from aiokafkawire.config import ClientConfig, Secret
 from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed
-from aiokafkawire.runtime import RealRuntime, Supervisor, running_on_trio
+from aiokafkawire.runtime import RealRuntime, Supervisor
 from aiokafkawire.security.client_mechanisms import ClientMechanisms
 from aiokafkawire.security.plain import PlainClient
 from aiokafkawire.security.scram import ScramClient
@@ -77,10 +77,8 @@ async def test_an_exception_is_temporary_and_its_text_is_not_shown() -> None:
     assert raised.value.__cause__ is None
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_a_cancelled_task_of_the_application_does_not_cancel_the_client() -> None:
-    if running_on_trio():
-        pytest.skip("tasks of asyncio")
-
     async def password() -> str:
         task = asyncio.create_task(asyncio.sleep(10))
         await asyncio.sleep(0)

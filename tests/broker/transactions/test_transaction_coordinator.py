@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.broker import storage
+from aiokafkawire.broker import json_lines
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.groups import offsets
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetStore
@@ -384,7 +384,7 @@ def test_a_forgotten_id_stays_forgotten(tmp_path: Path, monkeypatch: pytest.Monk
 def test_lines_that_say_nothing_new_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "COMPACT_AFTER_LINES", 20)
+    monkeypatch.setattr(json_lines, "COMPACT_AFTER_LINES", 20)
     given = Given(DirectoryStore(tmp_path))
     for _ in range(30):
         given.transactions.init("tx", 60_000)
