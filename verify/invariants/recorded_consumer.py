@@ -60,7 +60,7 @@ class _Listener(RebalanceListener):
     async def _notify(
         self, kind: type[Event], name: str, partitions: Collection[TopicPartition]
     ) -> None:
-        self._journal.note(kind, tuple(sorted(partitions)))
+        self._note(kind, tuple(sorted(partitions)))
         if self._own is None:
             return
         try:
@@ -68,7 +68,12 @@ class _Listener(RebalanceListener):
             if inspect.isawaitable(result):
                 await result
         finally:
-            self._journal.note(CallbackEnded, name)
+            self._note(CallbackEnded, name)
+
+    def _note(self, kind: type[Event], value: Any) -> None:
+        """Record a callback, unless the process has crashed: its tasks are cancelled only then."""
+        if not self._journal.has_crashed:
+            self._journal.note(kind, value)
 
 
 class _Given:

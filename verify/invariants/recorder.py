@@ -101,6 +101,10 @@ class Journal:
         """Record an event of this client, now."""
         self.recorder.note(kind(self.recorder.now(), self.client, *values, **named))
 
+    @property
+    def has_crashed(self) -> bool:
+        return self.client in self.recorder.crashed_clients
+
     def task(self) -> str:
         """Return a number for the running task that is equal in every run."""
         task: Any = current_task()
@@ -145,6 +149,7 @@ class Recorder:
         self.now = now
         self.history: list[Event] = []
         self.reprs: dict[str, None] = {}
+        self.crashed_clients: set[str] = set()
         self._write = write
         self._most_held: dict[str, tuple[int, int]] = {}
         self._kept: dict[str, int] = {}
@@ -244,6 +249,7 @@ class Recorder:
 
     def crashed(self, name: str) -> None:
         """Record that a client ended without closing, with its process or host."""
+        self.crashed_clients.add(name)
         self.note(Crashed(self.now(), name))
 
     def closed(self, name: str) -> None:

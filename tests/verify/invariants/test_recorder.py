@@ -173,3 +173,19 @@ async def test_a_cancelled_call_is_no_error_of_anybody() -> None:
         await anyio.sleep_forever()
     [returned] = of(recorder, events.Returned)
     assert (returned.error, returned.typed) == ("Cancelled", True)
+
+
+async def test_a_crashed_client_has_no_callbacks() -> None:
+    recorder = Recorder(Steps())
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        servers = broker.bootstrap_servers
+        consumer = recorder.consumer(
+            Consumer("t", bootstrap_servers=servers, client_id="c", group_id="g"), "c"
+        )
+        async with consumer:
+            while not consumer.assignment():
+                await consumer.getmany(timeout_ms=100)
+            recorder.crashed("c")
+    assert len(of(recorder, events.Assigned)) == 1
+    assert not of(recorder, events.Revoked)

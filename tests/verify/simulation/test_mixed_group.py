@@ -49,3 +49,8 @@ def test_a_command_runs_until_a_number_of_rebalances(capsys: pytest.CaptureFixtu
 def test_a_conversion_that_overtakes_a_revocation_is_no_violation() -> None:
     """A cooperative member has yet to revoke what its last SyncGroup response lacks."""
     assert not play(mixed_group.SCENARIO, 20_197, "trio", shown_lines=0).failures
+
+
+def test_a_callback_after_a_crash_is_no_violation() -> None:
+    """The tasks of a crashed process run until they are cancelled."""
+    assert not play(mixed_group.SCENARIO, 40_756, "trio", shown_lines=0).failures
