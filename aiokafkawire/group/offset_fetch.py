@@ -114,12 +114,7 @@ def read_committed_offsets(
 ) -> Committed:
     """Return the committed offsets of an OffsetFetch response.
 
-    Args:
-        response: The response.
-        group_id: Group of the request.
-        partitions: Partitions of the request.
-        ids: Topic ids of the request.
-        has_epoch: Whether the request carried a member epoch.
+    With `has_epoch` the request carried a member epoch.
 
     Raises:
         ProtocolError: The response lacks the group or a partition.
