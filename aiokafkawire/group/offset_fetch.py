@@ -112,9 +112,7 @@ def read_committed_offsets(
     *,
     has_epoch: bool = False,
 ) -> Committed:
-    """Return the committed offsets of an OffsetFetch response.
-
-    With `has_epoch` the request carried a member epoch.
+    """Return the committed offsets of a response; `has_epoch` if the request had a member epoch.
 
     Raises:
         ProtocolError: The response lacks the group or a partition.
