@@ -14,6 +14,7 @@ from aiokafkawire.config.option_fields import (
     text_option,
 )
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.types import require_topic_name
 
 __all__ = ("WorkerConfig", "WorkerOptions")
 
@@ -104,6 +105,10 @@ class WorkerConfig(ClientConfig):
             raise InvalidOption(
                 "group_id is missing: workers with the same group_id divide the work"
             )
+        try:
+            require_topic_name(self.dead_letters)
+        except ValueError as error:
+            raise InvalidOption(f"dead_letter_topic: {error}") from None
 
 
 class WorkerOptions(ClientOptions, total=False):

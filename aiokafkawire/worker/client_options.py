@@ -8,6 +8,7 @@ from typing import Any
 from aiokafkawire.admin import Admin
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import InvalidOption
 from aiokafkawire.producer import Producer
 
 __all__ = ("ClientOptionSets",)
@@ -37,20 +38,35 @@ class ClientOptionSets:
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
         if self.consumer.get("group_protocol") != "consumer":
             defaults["partition_assignment_strategy"] = ["cooperative-sticky"]
-        return Consumer(
+        consumer = Consumer(
             **{
                 **defaults,
                 **self.common,
                 **self.consumer,
                 "group_id": config.group_id,
                 "enable_auto_commit": False,
+                # The drain, a commit that is under way, and the last commit.
                 "rebalance_callback_timeout_ms": config.drain_timeout_ms
-                + config.default_api_timeout_ms,
+                + 2 * config.default_api_timeout_ms,
             }
         )
+        if config.drain_timeout_ms >= consumer.config.max_poll_interval_ms:
+            raise InvalidOption(
+                f"drain_timeout_ms ({config.drain_timeout_ms}) must be below max_poll_interval_ms"
+                f" ({consumer.config.max_poll_interval_ms})"
+            )
+        return consumer
 
     def make_producer(self) -> Producer:
-        """Return the producer of retries and dead letters."""
+        """Return the producer of retries and dead letters.
+
+        Raises:
+            InvalidOption: With these options a failed record could be lost.
+        """
+        if self.producer.get("acks", "all") not in {"all", -1}:
+            raise InvalidOption("producer_options: a worker needs acks='all'")
+        if self.producer.get("transactional_id") is not None:
+            raise InvalidOption("producer_options: a worker takes no transactional_id")
         return Producer(**{**self.common, **self.producer})
 
     def make_admin(self) -> Admin:

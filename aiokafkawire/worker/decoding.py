@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, get_origin
 
 __all__ = ("Decoder", "DecoderArgument", "make_decoder")
 
@@ -32,6 +32,9 @@ def make_decoder(wanted: DecoderArgument) -> Decoder | None:
     if wanted is None or wanted is bytes:
         return None
     if not isinstance(wanted, type):
+        # `list[int]` can be called, and would make a list of the bytes.
+        if not callable(wanted) or get_origin(wanted) is not None:
+            raise TypeError(f"cannot decode bytes as {wanted!r:.80}: pass a function of the bytes")
         return wanted
     if wanted is str:
         return bytes.decode

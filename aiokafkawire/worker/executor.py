@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
 
-from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
-from aiokafkawire.runtime import DaemonThreads, Runtime, is_failure_of_callback
+from aiokafkawire.runtime import NEVER, DaemonThreads, Runtime, is_failure_of_callback
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
@@ -67,7 +67,6 @@ class Executor:
         fields: Mapping[str, object],
     ) -> None:
         self.counters = Counters()
-        self.write_failing_since: float | None = None
         self._scheduler = scheduler
         self._writer = writer
         self._runtime = runtime
@@ -106,13 +105,21 @@ class Executor:
         handler = item.handler
         if handler.is_plain:
             await handler.function(WorkerRecord(item, record, record.key, record.value))
-        elif handler.timeout_s is None:
-            await self._call(handler, await self._decode(item, record))
+        elif handler.is_async:
+            await self._within_time(item, record)
         else:
-            with anyio.CancelScope(deadline=item.started + handler.timeout_s) as scope:
-                await self._call(handler, await self._decode(item, record))
-            if scope.cancelled_caught:
-                raise HandlerTimedOut(f"{handler.name} took longer than {handler.timeout_s:g} s")
+            async with self._free_threads:
+                item.started = self._runtime.clock.now()
+                await self._within_time(item, record)
+
+    async def _within_time(self, item: WorkItem, record: Record) -> None:
+        """Make an attempt within the time limit of the handler."""
+        handler = item.handler
+        limit_s = NEVER if handler.timeout_s is None else handler.timeout_s
+        with anyio.CancelScope(deadline=item.started + limit_s) as scope:
+            await self._call(handler, await self._decode(item, record))
+        if scope.cancelled_caught:
+            raise HandlerTimedOut(f"{handler.name} took longer than {limit_s:g} s")
 
     async def _decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
         try:
@@ -134,13 +141,17 @@ class Executor:
         scope = anyio.CancelScope(shield=True)
         self._thread_scopes[id(scope)] = scope
         try:
-            async with self._free_threads:
-                with scope:
-                    error = await self._threads.run(call)
+            with scope:
+                result, error = await self._threads.run(call)
         finally:
             del self._thread_scopes[id(scope)]
         if error is not None:
             raise error
+        # A function that wraps a coroutine function, as many decorators do.
+        if inspect.isawaitable(result):
+            result = await result
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError(f"{handler.name} returned a generator, whose code did not run")
 
     def abandon_threads(self) -> None:
         """Let cancelled attempts end while their functions still run in threads."""
@@ -179,15 +190,14 @@ class Executor:
 
     async def _write(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
         """Write a copy of the failed record; return whether the next record is to run now."""
-        item.unwritten = decision
         item.started = self._runtime.clock.now()
+        if item.unwritten is None:
+            item.unwritten, item.unwritten_since = decision, item.started
         try:
             await self._writer.write(item, decision)
-        except KafkaError as error:
+        except Exception as error:
             now = self._runtime.clock.now()
             self.counters.write_failures += 1
-            if self.write_failing_since is None:
-                self.write_failing_since = item.started
             logger.error(
                 "%s offset %d: writing the failed record failed; the record waits and is not"
                 " committed; next try in %g s: %s",
@@ -199,7 +209,6 @@ class Executor:
             )
             self._scheduler.retry(item, now + WRITE_BACKOFF_S)
             return False
-        self.write_failing_since = None
         if isinstance(decision, RetryLater):
             self.counters.delayed += 1
         else:
@@ -233,10 +242,9 @@ class Executor:
 
 def _catch(
     context: contextvars.Context, function: Callable[..., object], record: WorkerRecord[Any, Any]
-) -> BaseException | None:
-    """Call a function in a thread; return its exception, as the thread would end without a word."""
+) -> tuple[object, BaseException | None]:
+    """Call a function in a thread; return its result, or its exception of any kind."""
     try:
-        context.run(function, record)
+        return context.run(function, record), None
     except BaseException as error:
-        return error
-    return None
+        return None, error

@@ -98,8 +98,12 @@ class ExecutorPool:
             except HandlerFailed as failed:
                 # The record stays unfinished, so that it is not committed.
                 scheduler.drain([work.tp for work in scheduler.partitions])
-                scheduler.retry(item, NEVER)
+                scheduler.abandon(item)
                 self._on_failure(failed.__cause__)
+            except BaseException:
+                scheduler.abandon(item)
+                self._item_ended.set()
+                raise
             self._item_ended.set()
             self._check_due()
             if scheduler.may_resume(item):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 
 from aiokafkawire.admin import Admin
 from aiokafkawire.config import WorkerConfig
+from aiokafkawire.errors import RecordTooLarge
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
@@ -17,6 +19,7 @@ from aiokafkawire.worker.letters import (
     Origin,
     RetryState,
     dead_letter_headers,
+    place_headers,
     read_origin,
     read_retry_state,
     retry_headers,
@@ -110,21 +113,26 @@ class FailedRecordWriter:
         assert item.error is not None
         origin, attempts = self._state(item)
         failed = FailedRecord(item.record, origin, self._config.group, attempts, reason, item.error)
-        headers = dead_letter_headers(failed, self._config.dead_letter_headers)
-        await self._send(item, self._config.dead_letters, headers)
-        logger.error(
-            "Group %s: %s offset %d: written to %s at attempt %d (%s): %r",
-            self._config.group_id,
-            item.partition.tp,
-            item.record.offset,
-            self._config.dead_letters,
-            attempts,
-            reason,
-            item.error,
-            extra=log_fields(
-                self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
-            ),
-        )
+        dialect = self._config.dead_letter_headers
+        try:
+            headers = dead_letter_headers(failed, dialect)
+            await self._send(item, self._config.dead_letters, headers)
+        except RecordTooLarge:
+            await self._send(item, self._config.dead_letters, place_headers(failed, dialect))
+        with contextlib.suppress(Exception):  # the text of an exception may raise
+            logger.error(
+                "Group %s: %s offset %d: written to %s at attempt %d (%s): %r",
+                self._config.group_id,
+                item.partition.tp,
+                item.record.offset,
+                self._config.dead_letters,
+                attempts,
+                reason,
+                item.error,
+                extra=log_fields(
+                    self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
+                ),
+            )
 
     async def _send(
         self, item: WorkItem, topic: str, headers: list[tuple[str, bytes | None]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -128,9 +129,15 @@ class RecordHandler:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def ordering_key(self, record: Record) -> Hashable:
-        """Return what orders the record among those of its partition; None for any order."""
+        """Return what orders the record among those of its partition; None for any order.
+
+        Raises:
+            Exception: That of a function `order_by`, or TypeError if its result has no hash.
+        """
         if callable(self.order_by):
-            return self.order_by(record)
+            key = self.order_by(record)
+            hash(key)
+            return key
         return {"partition": True, "key": record.key, None: None}[self.order_by]
 
     def group(self, records: Sequence[Record]) -> Iterable[tuple[Hashable, Sequence[Record]]]:
@@ -146,6 +153,22 @@ class RecordHandler:
             else:
                 groups.setdefault(key, []).append(record)
         return [*groups.items(), *unordered]
+
+    def failing(self, error: BaseException) -> RecordHandler:
+        """Return a handler whose only attempt raises an error."""
+
+        async def fail(_: WorkerRecord[Any, Any]) -> None:
+            raise error
+
+        return dataclasses.replace(
+            self,
+            function=fail,
+            order_by=None,
+            decode_key=None,
+            decode_value=None,
+            timeout_s=None,
+            retries=RetryPolicy(attempts=1),
+        )
 
     async def decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
         """Return what the function gets."""

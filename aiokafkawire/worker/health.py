@@ -50,10 +50,8 @@ def check_health(session: WorkerSession) -> WorkerHealth:
             f"{oldest.handler.name} has been processing {oldest.partition.tp} offset"
             f" {oldest.record.offset} for {oldest_s:.0f} s"
         )
-    writing_since = [item.started for item in running if item.unwritten is not None]
-    if session.executor.write_failing_since is not None:
-        writing_since.append(session.executor.write_failing_since)
-    unwritten_s = now - min(writing_since, default=now)
+    unwritten = session.scheduler.unwritten
+    unwritten_s = now - min((item.unwritten_since for item in unwritten), default=now)
     if unwritten_s > limit_s:
         dead.append(f"failed records cannot be written since {unwritten_s:.0f} s")
     drain_s = session.config.drain_timeout_ms / 1_000

@@ -20,14 +20,18 @@ MAX_HEAD_BYTES = 8_192
 MAX_CONNECTIONS = 32
 """Connections that are served at the same time; others wait."""
 
-REQUEST_TIMEOUT_S = 5.0
-"""Limit of one connection."""
+REQUEST_TIMEOUT_S = 1.0
+"""Limit of one connection; that of Kubernetes for a probe."""
+
+ACCEPT_BACKOFF_S = 0.1
+"""Delay after a failure to accept a connection, as without free file descriptors."""
 
 REASONS = {
     200: "OK",
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
+    500: "Internal Server Error",
     503: "Service Unavailable",
 }
 
@@ -55,6 +59,7 @@ class HealthServer:
         self._pages = pages
         self._slots = anyio.Semaphore(MAX_CONNECTIONS)
         self._listener: Listener | None = None
+        self._is_closed = False
 
     async def start(self, host: str, port: int) -> Address:
         """Listen, and return the address with the port that was assigned.
@@ -68,6 +73,7 @@ class HealthServer:
 
     async def aclose(self) -> None:
         """Stop listening."""
+        self._is_closed = True
         if self._listener is not None:
             await self._listener.aclose()
 
@@ -76,8 +82,14 @@ class HealthServer:
             await self._slots.acquire()
             try:
                 transport = await listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                self._slots.release()
+                if self._is_closed:
+                    return
+                logger.warning("Health server: accepting a connection failed: %s", error)
+                clock = self._runtime.clock
+                await clock.sleep_until(clock.now() + ACCEPT_BACKOFF_S)
+                continue
             self._supervisor.spawn(self._serve, transport, name="health request")
 
     async def _serve(self, transport: Transport) -> None:
@@ -104,7 +116,11 @@ class HealthServer:
         page = self._pages.get(target.partition("?")[0])
         if page is None:
             return Page(404, f"paths: {', '.join(self._pages)}\n"), method == "GET"
-        return page(), method == "GET"
+        try:
+            return page(), method == "GET"
+        except Exception as error:
+            logger.exception("Health server: %s failed", target)
+            return Page(500, f"{type(error).__name__}\n"), method == "GET"
 
 
 async def _receive_head(transport: Transport) -> bytes:

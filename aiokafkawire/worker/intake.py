@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from aiokafkawire.logs import log_fields
@@ -87,8 +87,25 @@ class RecordIntake:
                 self._scheduler.add(self._delayed_item(record, work, retry))
             return
         handler = self._handlers[tp.topic]
+        for record, error in list(self._unordered(handler, records)):
+            self._scheduler.add(WorkItem([record], work, handler.failing(error)))
+            records.remove(record)
         for key, group in handler.group(records):
-            self._scheduler.add(WorkItem(group, work, handler, key))
+            if group:
+                self._scheduler.add(WorkItem(group, work, handler, key))
+
+    @staticmethod
+    def _unordered(
+        handler: RecordHandler, records: Collection[Record]
+    ) -> Iterator[tuple[Record, BaseException]]:
+        """Yield the records for which the function `order_by` of a handler fails."""
+        if not callable(handler.order_by):
+            return
+        for record in records:
+            try:
+                handler.ordering_key(record)
+            except Exception as error:
+                yield record, error
 
     def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:
         """Return the item of a record of a retry topic."""
@@ -98,8 +115,11 @@ class RecordIntake:
             handler = self._handlers[state.origin.topic]
         except (ValueError, KeyError):
             return WorkItem([record], work, NO_HANDLER)
-        # The order of a partition is lost here, and that of keys is kept within the topic.
-        key = None if handler.order_by == "partition" else handler.ordering_key(record)
+        try:
+            # The order of a partition is lost here, and that of keys is kept within the topic.
+            key = None if handler.order_by == "partition" else handler.ordering_key(record)
+        except Exception as error:
+            return WorkItem([record], work, handler.failing(error))
         item = WorkItem([record], work, handler, key)
         item.tier = state.tier
         item.earlier_attempts = state.attempts

@@ -18,6 +18,7 @@ __all__ = (
     "Origin",
     "RetryState",
     "dead_letter_headers",
+    "place_headers",
     "read_origin",
     "read_retry_state",
     "retry_headers",
@@ -120,7 +121,7 @@ def read_retry_state(record: Record) -> RetryState:
     }
     try:
         numbers = {name: int(value) for name, value in values.items() if name != "topic"}
-        return RetryState(
+        state = RetryState(
             Origin(
                 values["topic"], numbers["partition"], numbers["offset"], numbers["timestamp-ms"]
             ),
@@ -131,6 +132,10 @@ def read_retry_state(record: Record) -> RetryState:
         )
     except KeyError as error:
         raise ValueError(f"header {RETRY_PREFIX}{error.args[0]} is missing") from None
+    counts = (state.attempts, state.not_before_ms, state.first_failure_ms)
+    if not _is_possible(state.origin) or state.tier < 1 or not all(0 <= n < 2**63 for n in counts):
+        raise ValueError("headers of the retry topic are out of range")
+    return state
 
 
 # --- dead letters ---
@@ -145,6 +150,15 @@ def dead_letter_headers(failed: FailedRecord, dialect: Dialect) -> list[Header]:
     ]
 
 
+def place_headers(failed: FailedRecord, dialect: Dialect) -> list[Header]:
+    """Return the headers of a dead letter that is too large with all of them: its origin alone."""
+    return [
+        (name, value(failed))
+        for name, value in DIALECTS[dialect].items()
+        if name.endswith(("topic", "partition", "offset"))
+    ]
+
+
 def read_origin(record: Record, dialect: Dialect) -> Origin | None:
     """Return where the record of a dead letter was written first; None without headers."""
     fields, headers = DIALECTS[dialect], dict(record.headers)
@@ -154,7 +168,15 @@ def read_origin(record: Record, dialect: Dialect) -> Origin | None:
         return None
     topic, partition, offset = (value or b"" for value in values)
     read = _read_binary if dialect == "spring" else int
-    return Origin(topic.decode(), read(partition), read(offset), record.timestamp_ms)
+    try:
+        origin = Origin(topic.decode(), read(partition), read(offset), record.timestamp_ms)
+    except ValueError:
+        return None  # another program wrote them
+    return origin if _is_possible(origin) else None
+
+
+def _is_possible(origin: Origin) -> bool:
+    return 0 <= origin.partition < 2**31 and 0 <= origin.offset < 2**63
 
 
 def _read_binary(value: bytes) -> int:
@@ -181,7 +203,14 @@ def _cause_name(failed: FailedRecord) -> bytes:
 
 
 def _message(failed: FailedRecord) -> bytes:
-    return _text(str(failed.error)[:MAX_MESSAGE])
+    return _text(_error_text(failed.error)[:MAX_MESSAGE])
+
+
+def _error_text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return f"<the text of {type(error).__qualname__} raises>"
 
 
 def _stacktrace(failed: FailedRecord) -> bytes:
@@ -210,7 +239,9 @@ DIALECTS: Mapping[Dialect, _Fields] = MappingProxyType(
                 **_ORIGIN,
                 "group": lambda failed: _text(failed.group_id),
                 "delivery.count": lambda failed: _text(failed.attempts),
-                "message": lambda failed: _text(f"{failed.reason}: {failed.error}"[:MAX_MESSAGE]),
+                "message": lambda failed: _text(
+                    f"{failed.reason}: {_error_text(failed.error)}"[:MAX_MESSAGE]
+                ),
                 "exception": _class_name,
                 "stacktrace": _stacktrace,
             },

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.worker.session import WorkerSession
 
 __all__ = ("collect_metrics", "worker_metrics")
@@ -31,8 +34,11 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
 
 def collect_metrics(session: WorkerSession) -> dict[str, dict[str, int | float]]:
     """Return the metrics of a worker, its consumer and its producer, by prefix."""
-    return {
-        "kafka_worker_": worker_metrics(session),
-        "kafka_consumer_": session.consumer.metrics(),
-        "kafka_producer_": session.producer.metrics(),
-    }
+    metrics = {"kafka_worker_": worker_metrics(session)}
+    for prefix, client in (
+        ("kafka_consumer_", session.consumer),
+        ("kafka_producer_", session.producer),
+    ):
+        with suppress(KafkaError):  # the client has failed, or is closed while the worker stops
+            metrics[prefix] = client.metrics()
+    return metrics

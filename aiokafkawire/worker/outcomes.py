@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from aiokafkawire.errors import KafkaError
 
 __all__ = ("DeadLetter", "DecodingFailed", "Drop", "Outcome", "Retry")
@@ -16,9 +18,14 @@ class Retry(Outcome):
 
     Args:
         after_s: Delay in seconds. Defaults to the backoff of the `RetryPolicy`.
+
+    Raises:
+        ValueError: The delay is negative or not finite.
     """
 
     def __init__(self, after_s: float | None = None) -> None:
+        if after_s is not None and not 0 <= after_s < math.inf:
+            raise ValueError(f"after_s must be at least 0 and finite, not {after_s}")
         super().__init__("retry" if after_s is None else f"retry after {after_s:g} s")
         self.after_s = after_s
 

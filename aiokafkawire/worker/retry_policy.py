@@ -95,6 +95,13 @@ class RetryPolicy:
     retry_on: ErrorTypes | None = None
 
     def __post_init__(self) -> None:
+        numbers = (self.attempts, self.backoff_ms, self.backoff_max_ms, *self.delays_ms)
+        if any(type(number) is not int for number in numbers):
+            raise TypeError(f"attempts and times must be whole numbers: {numbers}")
+        for types in (self.dead_on, self.retry_on):
+            kinds = types if isinstance(types, tuple) else (types,)
+            if types is not None and not all(_is_exception_type(kind) for kind in kinds):
+                raise TypeError(f"dead_on and retry_on take exception types, not {types!r:.80}")
         if self.attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {self.attempts}")
         if self.backoff_ms < 0 or self.backoff_max_ms < self.backoff_ms:
@@ -103,6 +110,10 @@ class RetryPolicy:
             delay < 1 for delay in self.delays_ms
         ):
             raise ValueError(f"delays_ms must be positive and ascend, not {self.delays_ms}")
+
+
+def _is_exception_type(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def decide(policy: RetryPolicy, failure: FailedAttempt) -> Decision:

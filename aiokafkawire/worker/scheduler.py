@@ -20,7 +20,7 @@ import heapq
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import count
+from itertools import chain, count
 from typing import NamedTuple
 
 from aiokafkawire.records import Record
@@ -54,6 +54,7 @@ class WorkItem:
         first_failure_ms: Wall-clock time of the first failure; None if there was none.
         error: Exception of the last attempt.
         unwritten: Decision to write a copy of the record that was not carried out yet.
+        unwritten_since: When its first write started.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class WorkItem:
         "started",
         "tier",
         "unwritten",
+        "unwritten_since",
     )
 
     def __init__(
@@ -101,6 +103,7 @@ class WorkItem:
         self.first_failure_ms: int | None = None
         self.error: BaseException | None = None
         self.unwritten: RetryLater | WriteDeadLetter | None = None
+        self.unwritten_since = 0.0
 
 
 class PartitionWorkState(Enum):
@@ -109,13 +112,59 @@ class PartitionWorkState(Enum):
     FENCED = "fenced"
 
 
+class Budget:
+    """Bytes of keys and values that several partitions share.
+
+    Attributes:
+        limit: Size at which the partitions are paused.
+        size: Size of the unfinished records.
+        was_full: True from the limit on, until the size is a part of it (`RESUME_SHARE`).
+    """
+
+    __slots__ = ("limit", "size", "was_full")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self.was_full = False
+
+    @property
+    def may_resume(self) -> bool:
+        """True if the size has fallen far enough since it reached the limit."""
+        return self.was_full and self.size * RESUME_SHARE <= self.limit
+
+    def update(self) -> None:
+        """Set `was_full` by the present size."""
+        self.was_full = self.size >= self.limit or (self.was_full and not self.may_resume)
+
+
 class PartitionWork:
-    """The unfinished records of a partition during one assignment."""
+    """The unfinished records of a partition during one assignment.
 
-    __slots__ = ("is_paused", "offsets", "ready", "running", "size", "state", "tp", "waiting")
+    Attributes:
+        previous: Work of the former assignment while its records still run: no record starts
+            before they have ended.
+    """
 
-    def __init__(self, tp: TopicPartition) -> None:
+    __slots__ = (
+        "budget",
+        "is_paused",
+        "offsets",
+        "previous",
+        "ready",
+        "running",
+        "size",
+        "state",
+        "tp",
+        "waiting",
+    )
+
+    def __init__(
+        self, tp: TopicPartition, budget: Budget, previous: PartitionWork | None = None
+    ) -> None:
         self.tp = tp
+        self.budget = budget
+        self.previous = previous
         self.state = PartitionWorkState.ACTIVE
         self.offsets = OffsetTracker()
         self.ready: deque[WorkItem] = deque()
@@ -149,22 +198,26 @@ class Scheduler:
         max_records: Records of a partition, from the lowest unfinished one on, at which it is
             paused.
         max_bytes: Bytes of keys and values of all unfinished records at which all partitions are
-            paused.
+            paused. Those of retry topics have a budget of their own, so that records that wait
+            there do not stop the others.
+        retry_topics: Names of the retry topics.
 
     Attributes:
         ready: Number of items that `take` returns at once.
         lost: Attempts whose partition was lost before they ended.
     """
 
-    def __init__(self, *, max_records: int, max_bytes: int) -> None:
+    def __init__(
+        self, *, max_records: int, max_bytes: int, retry_topics: Collection[str] = ()
+    ) -> None:
         self._max_records = max_records
-        self._max_bytes = max_bytes
+        self._budgets = Budget(max_bytes), Budget(max_bytes)
+        self._retry_topics = frozenset(retry_topics)
+        self._fenced: dict[TopicPartition, PartitionWork] = {}  # whose records still run
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._turns: deque[PartitionWork] = deque()  # those with ready records
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._order = count()
-        self._size = 0
-        self._was_full = False  # until the size is at most a half of the limit
         self.ready = 0
         self.lost = 0
 
@@ -179,7 +232,9 @@ class Scheduler:
         """Return the work of an assigned partition, and create it if it has none."""
         work = self._partitions.get(tp)
         if work is None:
-            work = self._partitions[tp] = PartitionWork(tp)
+            budget = self._budgets[tp.topic in self._retry_topics]
+            previous = self._fenced.pop(tp, None)
+            work = self._partitions[tp] = PartitionWork(tp, budget, previous)
         return work
 
     def replace(self, work: PartitionWork) -> PartitionWork:
@@ -208,12 +263,17 @@ class Scheduler:
             if work is not None:
                 work.state = PartitionWorkState.FENCED
                 self._discard(work)
-                self._size -= work.size
+                work.budget.size -= work.size
+                # Records of the work before it may run, too, if it was fenced in between.
+                if work.running:
+                    self._fenced[tp] = work
+                elif work.previous is not None:
+                    self._fenced[tp] = work.previous
 
     def _discard(self, work: PartitionWork) -> None:
         discarded = sum(item.size for item in work.ready)
         discarded += sum(item.size for items in work.waiting.values() for item in items)
-        if work.ready:
+        if work.ready and work.previous is None:
             self._turns.remove(work)
             self.ready -= len(work.ready)
         work.ready.clear()
@@ -224,7 +284,7 @@ class Scheduler:
             self._delayed = [entry for entry in self._delayed if entry[2].partition is not work]
             heapq.heapify(self._delayed)
         work.size -= discarded
-        self._size -= discarded
+        work.budget.size -= discarded
 
     # --- records ---
 
@@ -232,7 +292,7 @@ class Scheduler:
         """Add fetched records to an active partition."""
         work, key = item.partition, item.ordering_key
         work.size += item.size
-        self._size += item.size
+        work.budget.size += item.size
         if key is not None:
             waiting = work.waiting.get(key)
             if waiting is not None:
@@ -265,8 +325,7 @@ class Scheduler:
         """
         work = item.partition
         if work.state is PartitionWorkState.FENCED:
-            self.lost += 1
-            del work.running[item]
+            self._end_fenced(item)
             return False
         work.offsets.finish(item.records[item.index].offset)
         item.index += 1
@@ -282,13 +341,33 @@ class Scheduler:
         work, key = item.partition, item.ordering_key
         del work.running[item]
         work.size -= item.size
-        self._size -= item.size
+        work.budget.size -= item.size
         if key is not None and work.state is PartitionWorkState.ACTIVE:
             waiting = work.waiting[key]
             if waiting:
                 self._make_next(waiting.popleft())
             else:
                 del work.waiting[key]
+
+    def _end_fenced(self, item: WorkItem) -> None:
+        """Ignore the result of a record whose partition was lost."""
+        work = item.partition
+        self.lost += 1
+        del work.running[item]
+        if work.running:
+            return
+        if self._fenced.get(work.tp) is work:
+            del self._fenced[work.tp]
+        following = self._partitions.get(work.tp)
+        if following is not None and following.previous is work:
+            following.previous = None
+            if following.ready:
+                self._turns.append(following)
+                self.ready += len(following.ready)
+
+    def abandon(self, item: WorkItem) -> None:
+        """Forget a running item whose task has failed; its records stay unfinished."""
+        item.partition.running.pop(item, None)
 
     def yield_turn(self, item: WorkItem) -> None:
         """Let items of other partitions run before the next record of a running item."""
@@ -303,13 +382,19 @@ class Scheduler:
         """Run the rest of a running item at `due`. Items with its ordering key wait meanwhile."""
         work = item.partition
         if work.state is PartitionWorkState.FENCED:
-            self.lost += 1
-            del work.running[item]
+            self._end_fenced(item)
         elif work.state is PartitionWorkState.DRAINING:
             self._end(item)
         else:
             del work.running[item]
             self._delay(item, due)
+
+    @property
+    def unwritten(self) -> Iterable[WorkItem]:
+        """Items whose failed record is being written, or could not be written yet."""
+        running = (item for work in self._partitions.values() for item in work.running)
+        delayed = (item for _, _, item in self._delayed)
+        return (item for item in chain(running, delayed) if item.unwritten is not None)
 
     @property
     def next_due(self) -> float | None:
@@ -330,10 +415,11 @@ class Scheduler:
 
     def _make_ready(self, item: WorkItem) -> None:
         work = item.partition
-        if not work.ready:
-            self._turns.append(work)
+        if work.previous is None:
+            if not work.ready:
+                self._turns.append(work)
+            self.ready += 1
         work.ready.append(item)
-        self.ready += 1
 
     def _delay(self, item: WorkItem, due: float) -> None:
         heapq.heappush(self._delayed, (due, next(self._order), item))
@@ -371,23 +457,24 @@ class Scheduler:
 
     def may_resume(self, item: WorkItem) -> bool:
         """Return whether `update_pauses` may find a partition to resume after a record."""
-        if self._was_full and self._size * RESUME_SHARE <= self._max_bytes:
-            return True
         work = item.partition
+        if work.budget.may_resume:
+            return True
         return work.is_paused and len(work.offsets) * RESUME_SHARE <= self._max_records
 
     def update_pauses(self) -> Pauses:
         """Return the partitions to pause and resume, which are then regarded as such."""
         changed = Pauses([], [])
-        is_full = self._size >= self._max_bytes
-        self._was_full = is_full or (self._was_full and self._size * RESUME_SHARE > self._max_bytes)
+        for budget in self._budgets:
+            budget.update()
         for tp, work in self._partitions.items():
+            is_full = work.budget.was_full
             if not work.is_paused and (is_full or len(work.offsets) >= self._max_records):
                 work.is_paused = True
                 changed.pause.append(tp)
             elif (
                 work.is_paused
-                and not self._was_full
+                and not is_full
                 and len(work.offsets) * RESUME_SHARE <= self._max_records
             ):
                 work.is_paused = False

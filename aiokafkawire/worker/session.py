@@ -25,6 +25,7 @@ from aiokafkawire.worker.executor_pool import ExecutorPool
 from aiokafkawire.worker.failed_records import (
     FailedRecordWriter,
     ensure_topics,
+    retry_topics,
 )
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.health_server import HealthServer
@@ -62,7 +63,9 @@ class WorkerSession(Session, RebalanceListener):
         self.has_been_assigned = False
         self.health_server: HealthServer | None = None
         self.scheduler = Scheduler(
-            max_records=config.max_buffered_records, max_bytes=config.max_buffered_bytes
+            max_records=config.max_buffered_records,
+            max_bytes=config.max_buffered_bytes,
+            retry_topics=retry_topics(config.group, handlers),
         )
         self.consumer = with_runtime(options.make_consumer(config), runtime)
         self.producer = with_runtime(options.make_producer(), runtime)
@@ -109,10 +112,13 @@ class WorkerSession(Session, RebalanceListener):
         await self.producer.start()
         try:
             await self.consumer.start()
+            self._spawn_tasks()
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self.producer.stop()
+                await self._stop_clients()
             raise
+
+    def _spawn_tasks(self) -> None:
         self._poll_task = self._supervisor.spawn(self._poll, name="poll")
         self._pool.start()
         interval_s = self.config.commit_interval_ms / 1_000
@@ -126,13 +132,20 @@ class WorkerSession(Session, RebalanceListener):
             max(0.0, drain_deadline - self.runtime.clock.now()),
             extra=dict(self._supervisor.fields),
         )
-        self._poll_task.cancel()
-        await self._poll_task.wait()
-        assigned = [work.tp for work in self.scheduler.partitions]
-        await self._drain(assigned, drain_deadline)
-        await self.committer.commit(assigned)
-        self.scheduler.remove(assigned)
-        self.executor.abandon_threads()
+        try:
+            self._poll_task.cancel()
+            await self._poll_task.wait()
+            assigned = [work.tp for work in self.scheduler.partitions]
+            await self._drain(assigned, drain_deadline)
+            await self.committer.commit(assigned)
+            self.scheduler.remove(assigned)
+            self.executor.abandon_threads()
+        finally:
+            limit = self.runtime.clock.now() + self.config.close_timeout_ms / 1_000
+            with anyio.CancelScope(shield=True, deadline=limit):
+                await self._stop_clients()
+
+    async def _stop_clients(self) -> None:
         try:
             await self.consumer.stop()
         finally:
@@ -183,15 +196,19 @@ class WorkerSession(Session, RebalanceListener):
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Prepare for the records of new partitions."""
         self.has_been_assigned = True
+        # A callback of the revocation may have been cancelled.
+        self.scheduler.remove(partitions)
         for tp in partitions:
             self.scheduler.partition(tp)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish the running records of partitions, commit, and fence the partitions."""
         deadline = self.runtime.clock.now() + self.config.drain_timeout_ms / 1_000
-        await self._drain(partitions, deadline)
-        await self.committer.commit(partitions)
-        self.scheduler.remove(partitions)
+        try:
+            await self._drain(partitions, deadline)
+            await self.committer.commit(partitions)
+        finally:
+            self.scheduler.remove(partitions)
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Fence partitions that another member may own already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Unpack
@@ -11,7 +12,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig, WorkerConfig, WorkerOptions, make_config
 from aiokafkawire.connection import parse_api_version
-from aiokafkawire.errors import IllegalState
+from aiokafkawire.errors import ClientClosed, IllegalState, KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import (
     AT_ONCE,
@@ -22,9 +23,10 @@ from aiokafkawire.runtime import (
     Supervisor,
     client_label,
 )
-from aiokafkawire.types import require_topic_name
+from aiokafkawire.types import require_timeout, require_topic_name
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.decoding import DecoderArgument, make_decoder
+from aiokafkawire.worker.failed_records import retry_topics
 from aiokafkawire.worker.handlers import OrderBy, RecordHandler
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
 from aiokafkawire.worker.health_server import HealthServer, format_metrics
@@ -40,6 +42,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 CANCELLED_EXIT = 128
 """A process that ends because of a signal has the exit code 128 plus the number of the signal."""
+
+
+class StoppedWhileStarting(ClientClosed):
+    """`request_stop` was called before the worker had started."""
 
 
 class Worker(BaseClient[WorkerSession]):
@@ -108,6 +114,7 @@ class Worker(BaseClient[WorkerSession]):
         )
         self._handlers: list[RecordHandler] = []
         self.health_address: Address | None = None
+        self._start_scope: anyio.CancelScope | None = None
 
     def on(
         self,
@@ -143,6 +150,10 @@ class Worker(BaseClient[WorkerSession]):
             ValueError: A topic has a handler already, or a name is invalid.
         """
         _check_topics(topics, order_by)
+        if timeout_ms is not None:
+            require_timeout("timeout_ms", timeout_ms)
+            if timeout_ms <= 0:
+                raise ValueError(f"timeout_ms must be positive, not {timeout_ms}")
         handler_options: dict[str, Any] = {
             "topics": topics,
             "order_by": order_by,
@@ -153,6 +164,7 @@ class Worker(BaseClient[WorkerSession]):
         }
 
         def register(function: _Function) -> _Function:
+            _check_function(function, order_by)
             self._add_handler(RecordHandler(function=function, **handler_options))
             return function
 
@@ -179,8 +191,11 @@ class Worker(BaseClient[WorkerSession]):
             KafkaError: The consumer failed permanently, or a start failed.
             Exception: With `on_exhausted="stop"`, the last exception of a handler.
         """
-        async with self:
-            await self._lifecycle.require_session().ended.wait()
+        try:
+            async with self:
+                await self._lifecycle.require_session().ended.wait()
+        except StoppedWhileStarting:
+            return
 
     def run_forever(
         self,
@@ -209,16 +224,13 @@ class Worker(BaseClient[WorkerSession]):
         """Run until a signal; return the number of the signal that cancelled the handlers."""
         cancelled_by: int | None = None
         failure: BaseException | None = None
-        run_scope = anyio.CancelScope()
 
         async def watch() -> None:
             nonlocal cancelled_by
             with anyio.open_signal_receiver(*SIGNALS) as signals:
                 is_first = True
                 async for number in signals:
-                    if self._lifecycle.session is None:
-                        run_scope.cancel()  # the worker is still connecting
-                    elif is_first:
+                    if is_first:
                         self.request_stop()
                     else:
                         cancelled_by = number
@@ -228,8 +240,7 @@ class Worker(BaseClient[WorkerSession]):
         async with anyio.create_task_group() as group:
             group.start_soon(watch)
             try:
-                with run_scope:
-                    await self.run()
+                await self.run()
             except Exception as error:
                 failure = error
             group.cancel_scope.cancel()
@@ -238,16 +249,21 @@ class Worker(BaseClient[WorkerSession]):
         return cancelled_by
 
     def request_stop(self) -> None:
-        """Let `run` return after running handlers have finished; may be called again."""
+        """Let `run` return after running handlers have finished; may be called again.
+
+        While the worker is connecting, `start` ends with `ClientClosed`, and `run` returns.
+        """
         session = self._lifecycle.session
         if session is not None:
             session.end()
+        elif self._start_scope is not None:
+            self._start_scope.cancel()
 
     def cancel_handlers(self) -> None:
         """Let a worker that stops wait no longer for running handlers."""
+        self.request_stop()
         session = self._lifecycle.session
         if session is not None:
-            session.end()
             session.stop_waiting()
 
     async def start(self) -> None:
@@ -257,10 +273,21 @@ class Worker(BaseClient[WorkerSession]):
             IllegalState: No handler is registered.
             NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
             PartialFailure: The dead letter topic or a retry topic cannot be created.
+            ClientClosed: `request_stop` was called meanwhile.
         """
         if not self._handlers:
             raise IllegalState("the worker has no handler: decorate a function with @worker.on(…)")
-        await super().start()
+        written = {self.config.dead_letters, *retry_topics(self.config.group, self._handlers)}
+        for handler in self._handlers:
+            if both := written.intersection(handler.topics):
+                raise IllegalState(
+                    f"{handler.name} reads {', '.join(both)}, where this worker writes failed"
+                    " records: use a worker with another group_id or dead_letter_topic"
+                )
+        with anyio.CancelScope() as self._start_scope:
+            await super().start()
+        if self._start_scope.cancelled_caught:
+            raise StoppedWhileStarting("the worker was stopped while it was starting")
 
     async def stop(self) -> None:
         """Finish running handlers for up to `drain_timeout_ms`, commit and leave the group.
@@ -311,7 +338,12 @@ class Worker(BaseClient[WorkerSession]):
 
         await self._lifecycle.stop(close, drain_deadline + self.config.close_timeout_ms / 1_000)
         failure = session.failure or self._lifecycle.take_unreported_failure()
-        return failure if isinstance(failure, Exception) else None
+        if failure is None or isinstance(failure, Exception):
+            return failure
+        # A handler's exception that would end the caller's task, or the program.
+        wrapped = KafkaError(f"the worker stopped because a handler raised {failure!r:.200}")
+        wrapped.__cause__ = failure
+        return wrapped
 
     # --- state ---
 
@@ -339,6 +371,15 @@ class Worker(BaseClient[WorkerSession]):
             ClientClosed: The worker is not running.
         """
         return worker_metrics(self._lifecycle.require_session())
+
+
+def _check_function(function: object, order_by: object) -> None:
+    if not callable(function):
+        raise TypeError(f"on() decorates a function, not {function!r:.80}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"a handler returns and does not yield: {function!r:.80}")
+    if inspect.iscoroutinefunction(order_by):
+        raise TypeError("order_by must be a function that is not async")
 
 
 def _check_topics(topics: tuple[str, ...], order_by: object) -> None:

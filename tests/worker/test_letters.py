@@ -44,7 +44,7 @@ def test_a_retry_topic_has_its_delay_in_its_name(delay_ms: int, name: str):
     assert retry_topic("g", delay_ms) == name
 
 
-NUMBERS = st.integers(-(2**63), 2**63 - 1)
+NUMBERS = st.integers(0, 2**63 - 1)
 
 
 @given(st.text(), NUMBERS, NUMBERS)
@@ -102,6 +102,24 @@ def test_a_dead_letter_says_where_the_record_was_written(dialect: Dialect):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_record_of_others_has_no_origin(dialect: Dialect):
     assert read_origin(record(0, headers=[("trace", b"x")]), dialect) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("offset", b"x"), ("offset", b"-1"), ("partition", b"9" * 20), ("topic", b"\xff")],
+)
+def test_impossible_headers_are_no_origin(name: str, value: bytes):
+    headers = dict(dead_letter_headers(failed(ValueError("broken")), "kafka"))
+    headers[f"__dlq.errors.{name}"] = value
+    assert read_origin(record(0, headers=[*headers.items()]), "kafka") is None
+
+
+@pytest.mark.parametrize("name", ["tier", "partition", "attempts", "first-failure-ms"])
+def test_impossible_states_are_refused(name: str):
+    headers = dict(retry_headers(record(0), STATE))
+    headers[RETRY_PREFIX + name] = b"-5"
+    with pytest.raises(ValueError, match="out of range"):
+        read_retry_state(record(1, headers=[*headers.items()]))
 
 
 def test_texts_are_bounded_and_need_no_utf8():

@@ -81,6 +81,21 @@ def test_a_record_is_dropped():
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [{"backoff_ms": 1e2}, {"delays_ms": (1e3,)}, {"dead_on": [ValueError]}, {"retry_on": "x"}],
+)
+def test_wrong_types_are_refused(arguments: dict[str, object]):
+    with pytest.raises(TypeError, match=r"must be whole numbers|exception types"):
+        RetryPolicy(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("after_s", [-1, float("nan"), float("inf")])
+def test_a_retry_needs_a_finite_delay(after_s: float):
+    with pytest.raises(ValueError, match="after_s must be at least 0 and finite"):
+        Retry(after_s)
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
         ({"attempts": 0}, "attempts"),

@@ -11,16 +11,18 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire.admin import Admin
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import IllegalState, InvalidOption, PartialFailure
+from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.testing import Answer, ApiKey, Close, ErrorCode
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import RetryPolicy, Worker, executor
+from aiokafkawire.worker.metrics import collect_metrics
 from tests.worker.helpers import ignore, record
 
 TP = TopicPartition("orders", 0)
@@ -170,11 +172,173 @@ async def test_a_cancelled_run_cancels_handlers(broker: Broker):
             group.cancel_scope.cancel()
 
 
-async def test_a_dead_letter_topic_that_cannot_be_created_is_an_error_of_start(broker: Broker):
-    worker = make_worker(broker, dead_letter_topic="not/valid")
-    worker.on("orders")(ignore)
-    with pytest.raises((PartialFailure, ValueError, InvalidOption)):
+async def test_a_stop_while_the_worker_connects_ends_run():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = Worker(
+            bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", group_id="billing"
+        )
+        worker.on("orders")(ignore)
+        with anyio.fail_after(WITHIN_S):
+            async with anyio.create_task_group() as group:
+                group.start_soon(worker.run)
+                await anyio.sleep(0.2)
+                worker.request_stop()
+
+
+@pytest.mark.parametrize("kind", ["decorated", "generator"])
+async def test_a_function_that_returns_an_awaitable_is_awaited(broker: Broker, kind: str):
+    worker = make_worker(broker)
+    processed: list[int] = []
+
+    async def process(record: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+        processed.append(record.offset)
+
+    def generate(record: Any) -> Any:
+        yield processed.append(record.offset)
+
+    wrapped = {"decorated": process, "generator": generate}[kind]
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    def decorate(record: Any) -> Any:
+        return wrapped(record)
+
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            total = {"decorated": "records_processed_total", "generator": "records_dead_total"}
+            await wait_for(lambda: worker.metrics()[total[kind]] == 5)
+    assert processed == ([0, 1, 2, 3, 4] if kind == "decorated" else [])
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+async def test_an_exception_without_text_becomes_a_dead_letter(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    async def process(record: Any) -> None:
+        if record.offset == 1:
+            raise Unprintable
+
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: worker.metrics()["records_processed_total"] == 4)
+            assert worker.metrics()["records_dead_total"] == 1
+    assert await committed(broker) == 5
+
+
+@pytest.mark.parametrize("result", ["raises", "has no hash"])
+async def test_records_that_cannot_be_ordered_become_dead_letters(broker: Broker, result: str):
+    worker = make_worker(broker)
+
+    def key(record: Any) -> Any:
+        if record.offset != 1:
+            return record.value
+        if result == "raises":
+            raise KeyError("customer")
+        return []
+
+    worker.on("orders", order_by=key)(ignore)
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: worker.metrics()["records_processed_total"] == 4)
+            await wait_for(lambda: worker.metrics()["records_dead_total"] == 1)
+    assert await committed(broker) == 5
+
+
+async def test_a_dead_letter_that_is_too_large_keeps_its_origin_alone(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on("large", retries=RetryPolicy(attempts=1))
+    async def process(record: Any) -> None:
+        raise ValueError("x" * 10_000)
+
+    await broker.create_topic("large", partitions=1)
+    servers = broker.bootstrap_servers
+    async with Producer(bootstrap_servers=servers) as producer:
+        await producer.send_and_wait("large", value=bytes(1_048_000))
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: worker.metrics()["records_dead_total"] == 1)
+        async with Consumer(
+            "billing.dead", bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer:
+            letter = await consumer.getone()
+    assert [name for name, _ in letter.headers] == [
+        "__dlq.errors.topic",
+        "__dlq.errors.partition",
+        "__dlq.errors.offset",
+    ]
+
+
+class Stop(BaseException):
+    """A library's exception that is no Exception."""
+
+
+async def test_a_handler_that_raises_a_base_exception_fails_the_worker(broker: Broker):
+    worker = make_worker(broker, on_exhausted="stop")
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    async def process(record: Any) -> None:
+        raise Stop
+
+    with anyio.fail_after(WITHIN_S), pytest.raises(KafkaError, match="a handler raised Stop"):
+        await worker.run()
+
+
+async def test_a_worker_does_not_read_what_it_writes(broker: Broker):
+    worker = make_worker(broker)
+    worker.on("billing.dead")(ignore)
+    with pytest.raises(IllegalState, match=r"reads billing\.dead, where this worker writes"):
         await worker.start()
+
+
+async def test_metrics_are_served_while_the_worker_stops(broker: Broker):
+    worker = make_worker(broker)
+    worker.on("orders")(ignore)
+    async with worker:
+        session = worker._lifecycle.session
+        assert session is not None
+        await session.producer.stop()
+        assert collect_metrics(session).keys() == {"kafka_worker_", "kafka_consumer_"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"producer_options": {"acks": 1}}, "needs acks='all'"),
+        ({"producer_options": {"transactional_id": "t"}}, "no transactional_id"),
+        ({"drain_timeout_ms": 300_000}, "must be below max_poll_interval_ms"),
+        ({"dead_letter_topic": "not/valid"}, "dead_letter_topic"),
+    ],
+)
+def test_options_with_which_records_could_be_lost_are_refused(options: dict[str, Any], text: str):
+    with pytest.raises(InvalidOption, match=text):
+        Worker(bootstrap_servers="localhost:1", group_id="billing", **options)
+
+
+def test_functions_that_cannot_be_handlers_are_refused():
+    worker = Worker(bootstrap_servers="localhost:1", group_id="billing")
+
+    async def stream(record: Any) -> Any:
+        yield record
+
+    async def key(record: Any) -> Any:
+        return record.key
+
+    with pytest.raises(TypeError, match="does not yield"):
+        worker.on("orders")(stream)
+    with pytest.raises(TypeError, match="not async"):
+        worker.on("orders", order_by=key)(ignore)
+    with pytest.raises(TypeError, match="pass a function"):
+        worker.on("orders", value=list[int])
+    with pytest.raises(ValueError, match="timeout_ms must be positive"):
+        worker.on("orders", timeout_ms=0)
 
 
 async def test_a_worker_without_handlers_does_not_start(broker: Broker):
