@@ -83,8 +83,17 @@ def test_senders_whose_records_expire_soon_are_not_more_than_brokers_can_take() 
         (client,) = (each for each in plan.clients if each.name == doubted[0].arguments["sender"])
         hop_s = plan.network.get("max_delay_s", 0.0)
         slow += hop_s == 0.1
-        assert client.arguments["pause_s"] >= producing.HOPS * hop_s
+        replicated_s = producing.HOPS * hop_s
+        assert client.arguments["pause_s"] >= 2 * replicated_s
+        request_s = client.arguments["options"]["request_timeout_ms"] / 1_000
+        assert producing.IN_FLIGHT * replicated_s + 2 * hop_s <= request_s < producing.EXPIRES_S
     assert slow > 10
+
+
+def test_requests_in_flight_do_not_time_out_behind_each_other() -> None:
+    """After the heal `sender0` has five requests in flight; the last response takes over 1 s."""
+    result = play(producing.SCENARIO, 7_014_555, "asyncio")
+    assert not result.failures, "\n".join(map(str, result.failures))
 
 
 def test_records_of_senders_that_do_not_wait_outlive_the_queue_without_a_fault() -> None:

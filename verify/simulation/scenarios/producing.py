@@ -75,6 +75,8 @@ TRICKED = 0.5
 """Share of runs with such a sender."""
 HOPS = 2
 """Longest network delays after which, on average, both followers have a batch."""
+IN_FLIGHT = 5
+"""Requests in flight of a sender with closely spaced requests: the default."""
 RECORD_OVERHEAD_BYTES = 100
 """Largest number of bytes that a batch of one record adds to its payload."""
 UNDER_WAY_S = 4.0
@@ -144,17 +146,22 @@ def _tricked(rng: random.Random, plan: Plan) -> Plan:
 def _pressed(rng: random.Random, client: PlannedClient, trick: str, plan: Plan) -> PlannedClient:
     """Draw a sender with several small batches per partition in flight, or one that awaits each.
 
-    With short timeouts it sends no more than brokers can acknowledge that wait for all replicas.
+    With short timeouts it sends half of what brokers can acknowledge that wait for all replicas, so
+    that a queue drains after a fault. A request in flight waits for those before it.
     """
     steady_s = 0.06
-    if "replicate" in plan.broker:
-        steady_s = max(steady_s, HOPS * plan.network.get("max_delay_s", 0.0))
+    options = {**PRESSED, **TRICKS[trick]}
+    if "replicate" in plan.broker and trick == "leave in doubt":
+        replicated_s = HOPS * plan.network.get("max_delay_s", 0.0)
+        steady_s = max(steady_s, 2 * replicated_s)
+        timeout_ms = round(2 * IN_FLIGHT * replicated_s * 1_000)
+        options["request_timeout_ms"] = max(options["request_timeout_ms"], timeout_ms)
     arguments = {
         "style": "send_and_wait" if trick == "refuse" else "send",
         "payload_bytes": LARGEST_PAYLOAD_BYTES,
         "pause_s": steady_s if trick == "leave in doubt" else rng.choice([0.01, 0.03]),
         "keyed": False,
-        "options": {**PRESSED, **TRICKS[trick]},
+        "options": options,
     }
     return replace(client, arguments=arguments)
 
