@@ -11,7 +11,13 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.connection import ConnectionKind
 from aiokafkawire.consumer.fetch_sender import FetchSender
-from aiokafkawire.errors import AcknowledgementFailed, ClientClosed, KafkaError
+from aiokafkawire.errors import (
+    AcknowledgementFailed,
+    ClientClosed,
+    ConnectionFailed,
+    KafkaError,
+    UnsupportedVersion,
+)
 from aiokafkawire.group.consumer_protocol.states import OwnedPartition
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import NodeId, TopicPartition
@@ -38,6 +44,9 @@ AnyShareResponse = TypeVar("AnyShareResponse", ShareFetchResponse, ShareAcknowle
 
 FIRST_STABLE_VERSION = 1
 """Version 0 of ShareFetch and ShareAcknowledge was an early access in Kafka 4.0."""
+
+FIRST_WITH_RENEWALS = 2
+"""Version of ShareAcknowledge with renewals (KIP-1222, Kafka 4.2)."""
 
 HOLDING_WAIT_MS = 100
 """`max_wait_ms` of a fetch while the application holds records: their acknowledgements wait."""
@@ -172,14 +181,41 @@ class ShareNode:
 
         Returns:
             The acknowledgements of the partition that are sent next; None if there are none.
+
+        Raises:
+            AcknowledgementFailed: The broker supports no renewals. Automatic ones
+                (`only_undecided`) are ignored then.
         """
         if not self._supervisor.is_running:
             return None
+        if type == AcknowledgeType.RENEW and not self._supports_renewals():
+            if only_undecided:
+                return None
+            raise AcknowledgementFailed(
+                "renewing a lock needs Kafka 4.2",
+                broker=str(self.node_id),
+                topic=partition.topic,
+                partition=partition.partition,
+            )
         event = events.RecordsAcknowledged(partition, offsets, type, lock, only_undecided)
         self._session.handle(event, self._runtime.clock.now())
         pending = self._session.context.pending.get(partition)
         self._changed.set()
         return pending
+
+    def _supports_renewals(self) -> bool:
+        """Return False if the broker would refuse renewals, and end the session."""
+        try:
+            versions = self._cluster.broker_client(self.node_id).api_versions
+            if versions is not None:
+                versions.latest_usable_version(
+                    ApiKey.SHARE_ACKNOWLEDGE, our_min=FIRST_WITH_RENEWALS
+                )
+        except UnsupportedVersion:
+            return False
+        except ConnectionFailed:
+            return True  # the broker left the cluster: the session ends in any case
+        return True
 
     def flush(self) -> None:
         """Send acknowledgements as soon as the request in flight allows."""

@@ -102,7 +102,12 @@ class ShareRecord(Record):
         return self._held.acknowledge(self.offset, AcknowledgeType.REJECT)
 
     def renew(self) -> Acknowledgement:
-        """Restart the lock, to process the record for longer (KIP-1222, Kafka 4.2)."""
+        """Restart the lock, to process the record for longer (KIP-1222).
+
+        Raises:
+            AcknowledgementFailed: The record is not held any more; or the broker is older than
+                Kafka 4.2, and the lock stays as it is.
+        """
         return self._held.acknowledge(self.offset, AcknowledgeType.RENEW)
 
     async def __aenter__(self) -> Self:

@@ -269,6 +269,34 @@ async def test_a_cluster_without_share_groups_raises(topic: str, group_id: str) 
                 await consumer.getone()
 
 
+async def test_renewals_alone_fail_on_kafka_4_1(topic: str, group_id: str) -> None:
+    """The broker would end the session, with the locks of all other records."""
+    async with Broker(
+        as_of="4.1",
+        group_share_assignment_interval_ms=0,
+        group_share_min_record_lock_duration_ms=1_000,
+    ) as old:
+        await old.create_topic(topic)
+        async with Admin(bootstrap_servers=old.bootstrap_servers) as admin:
+            await admin.update_features({"share.version": 1})
+            group = ConfigResource(ConfigResourceType.GROUP, group_id)
+            configs = {
+                "share.auto.offset.reset": "earliest",
+                "share.record.lock.duration.ms": "2000",
+            }
+            await admin.incremental_alter_configs({group: configs})
+        await fill(old.bootstrap_servers, topic, numbered(2))
+        async with member(old, topic, group_id, share_renewal_limit_ms=60_000) as consumer:
+            first, second = await take(consumer, 2)
+            with pytest.raises(AcknowledgementFailed, match=r"needs Kafka 4\.2"):
+                first.renew()
+            await first.accept()
+            await anyio.sleep(1.3)  # automatic renewals are due after 1 s
+            await second.accept()
+        versions = {seen.version for seen in old.requests.of(ACKNOWLEDGE)}
+        assert versions == {1}
+
+
 async def test_closing_ends_at_its_deadline(broker: Broker, topic: str, group_id: str) -> None:
     await fill(broker.bootstrap_servers, topic, numbered(1))
     consumer = member(broker, topic, group_id, close_timeout_ms=300)
