@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition
 from aiokafkawire.records import Records
 from aiokafkawire.runtime import Clock, is_task_done
 from aiokafkawire.types import TopicPartition
@@ -34,6 +36,12 @@ class UndeliveredRecords:
     records: Records
     ready: deque[ShareRecord] = field(default_factory=deque)
 
+    def release(self) -> int:
+        """Release all records, and return their number."""
+        offsets = [*(record.offset for record in self.ready), *self.records.offsets()]
+        _acknowledge(self.held, offsets, AcknowledgeType.RELEASE)
+        return len(offsets)
+
     def next(self) -> ShareRecord | None:
         """Return the next record, or None at the end."""
         if not self.ready and len(self.records):
@@ -56,9 +64,13 @@ class DeliveredRecords:
 
     def acknowledge(self, offsets: list[int], type: AcknowledgeType) -> None:
         """Acknowledge records, unless the application has done so."""
-        held = self.held
-        if offsets:
-            held.node.acknowledge(held.partition, offsets, type, held.lock, only_undecided=True)
+        _acknowledge(self.held, offsets, type)
+
+
+def _acknowledge(held: HeldRecords, offsets: list[int], type: AcknowledgeType) -> None:
+    """Acknowledge records, unless the application has done so."""
+    if offsets:
+        held.node.acknowledge(held.partition, offsets, type, held.lock, only_undecided=True)
 
 
 class ShareDelivery:
@@ -89,6 +101,16 @@ class ShareDelivery:
         """Append records that were acquired."""
         self._buffered.append(UndeliveredRecords(held, delivery_count, records))
         self.buffered_count += len(records)
+
+    def release_all_but(self, partitions: Collection[OwnedPartition]) -> None:
+        """Release the records of other partitions that are not delivered."""
+        kept: deque[UndeliveredRecords] = deque()
+        for chunk in self._buffered:
+            if chunk.held.partition in partitions:
+                kept.append(chunk)
+            else:
+                self.buffered_count -= chunk.release()
+        self._buffered = kept
 
     def clear(self) -> None:
         """Drop the records that are not delivered, and accept those that tasks have processed.

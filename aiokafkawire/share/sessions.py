@@ -74,6 +74,7 @@ class ShareSessions:
         self._sender = FetchSender(
             cluster, runtime, supervisor, config, notifier=notifier, counters=ConsumerCounters()
         )
+        self._assigned: frozenset[OwnedPartition] = frozenset()
         self._nodes: dict[NodeId, ShareNode] = {}
         self._turn = 0
         self._open_polls = 0
@@ -81,8 +82,13 @@ class ShareSessions:
     # --- partitions ---
 
     def replace_assignment(self, partitions: Partitions) -> None:
-        """Read exactly these partitions from now on."""
+        """Read exactly these partitions from now on.
+
+        Records of others that are not delivered are released: other members may read them.
+        """
         self.assignment = partitions
+        self._assigned = frozenset(partitions)
+        self._delivery.release_all_but(self._assigned)
         self.route()
 
     def route(self) -> None:
@@ -153,10 +159,12 @@ class ShareSessions:
         decoded: DecodedRecords,
         lock: AcquisitionLock,
     ) -> None:
-        """Buffer records that were acquired."""
+        """Buffer records that were acquired; release those of a partition not assigned any more."""
         held = HeldRecords(node, partition, lock)
         for records, delivery_count in decoded.records:
             self._delivery.add(held, delivery_count, records)
+        if partition not in self._assigned:
+            self._delivery.release_all_but(self._assigned)
         if decoded.error is not None:
             self._notifier.raise_in_next_call(decoded.error)
         self._notifier.notify_all()

@@ -319,6 +319,18 @@ async def test_closing_releases_records_that_were_not_delivered(
         assert values(await take(consumer, 9)) == numbered(9, start=1)
 
 
+async def test_unsubscribing_releases_the_records_that_are_not_delivered(
+    bootstrap_servers: str, topic: str, member: OpenMember
+) -> None:
+    await fill(bootstrap_servers, topic, numbered(10))
+    async with member(**EXPLICIT) as consumer, member(**EXPLICIT) as other:
+        [first] = await take(consumer, 1)
+        consumer.unsubscribe()
+        rest = await take(other, 9)
+        assert sorted(values([first, *rest])) == numbered(10)  # type: ignore[type-var]
+        await first.accept()
+
+
 async def test_no_more_records_are_acquired_than_wanted(
     bootstrap_servers: str, topic: str, member: OpenMember
 ) -> None:

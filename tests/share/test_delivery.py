@@ -175,6 +175,17 @@ def test_closing_accepts_the_processed_records_of_all_tasks() -> None:
     assert delivery.buffered_count == 0
 
 
+def test_undelivered_records_of_other_partitions_are_released() -> None:
+    delivery, orders, _ = filled(4)
+    bills = add_bills(delivery, 2)
+    assert taken(delivery, "a", 2) == [0, 1]
+    delivery.release_all_but({BILLS})
+    assert orders.acknowledged == {2: RELEASE, 3: RELEASE}
+    assert bills.acknowledged == {}
+    assert delivery.buffered_count == 2
+    assert taken(delivery, "a", 9) == [0, 1]
+
+
 def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
     delivery, _, clock = filled(3)
     clock.time = LOCK_S - DELIVERY_MARGIN_S
