@@ -81,7 +81,6 @@ class NodeOwner(Protocol):
         self,
         partition: OwnedPartition,
         acknowledgements: PartitionAcknowledgements,
-        error: AcknowledgementFailed | None,
     ) -> None:
         """The result of acknowledgements is known."""
         ...
@@ -254,7 +253,7 @@ class ShareNode:
     ) -> None:
         if not acknowledgements.result.done:
             acknowledgements.result.set_result(None, error)
-            self._owner.on_acknowledged(partition, acknowledgements, acknowledgements.error)
+            self._owner.on_acknowledged(partition, acknowledgements)
 
     def find_held(self, tp: TopicPartition, offset: int) -> OwnedPartition | None:
         """Return the partition of a record that is held; None if it is not."""

@@ -186,19 +186,29 @@ class ShareSessions:
             self._notifier.raise_in_next_call(error)
 
     def on_acknowledged(
+        self, partition: OwnedPartition, acknowledgements: PartitionAcknowledgements
+    ) -> None:
+        """Pass results to the application's callback: those of the broker, and expired locks."""
+        offsets = [offset for offset, kind in acknowledgements.types.items() if kind != GAP]
+        for part in (offsets, acknowledgements.expired):
+            if part:
+                self._call_back(partition, sorted(part), acknowledgements)
+
+    def _call_back(
         self,
         partition: OwnedPartition,
+        offsets: list[int],
         acknowledgements: PartitionAcknowledgements,
-        error: AcknowledgementFailed | None,
     ) -> None:
-        """Pass a result to the application's callback, whose exceptions are logged."""
-        offsets = [offset for offset, kind in acknowledgements.types.items() if kind != GAP]
-        offsets += acknowledgements.expired
-        if self.on_acknowledgement is None or not offsets:
+        """Call the application's callback, whose exceptions are logged.
+
+        All offsets have the same result.
+        """
+        if self.on_acknowledgement is None:
             return
         tp = TopicPartition(partition.topic, partition.partition)
         try:
-            self.on_acknowledgement(tp, sorted(offsets), error)
+            self.on_acknowledgement(tp, offsets, acknowledgements.error_of(offsets[0]))
         except Exception:
             logger.exception(
                 "%s: the acknowledgement callback failed",

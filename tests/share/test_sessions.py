@@ -1,0 +1,58 @@
+"""Results of acknowledgements that the application's callback gets."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from aiokafkawire.config import ShareConsumerConfig
+from aiokafkawire.errors import AcknowledgementFailed
+from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
+from aiokafkawire.share.sessions import ShareSessions
+from aiokafkawire.types import TopicPartition
+
+ORDERS = OwnedPartition(UUID(int=1), "orders", 0)
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+def results_of(
+    acknowledgements: PartitionAcknowledgements, error: AcknowledgementFailed | None
+) -> list[tuple[Any, ...]]:
+    """Return the arguments of the callback's calls, with the failure as text."""
+    nothing: Any = None
+    config = ShareConsumerConfig(bootstrap_servers=["localhost"], group_id="work")
+    sessions = ShareSessions(nothing, nothing, nothing, config, delivery=nothing, notifier=nothing)
+    calls: list[tuple[Any, ...]] = []
+    sessions.on_acknowledgement = lambda tp, offsets, failure: calls.append(
+        (tp, offsets, None if failure is None else failure.reason)
+    )
+    acknowledgements.result.set_result(None, error)
+    sessions.on_acknowledged(ORDERS, acknowledgements)
+    return calls
+
+
+def acknowledged(*offsets: int, expired: int = 0) -> PartitionAcknowledgements:
+    """Return acknowledgements; the locks of the first `expired` ones have expired."""
+    acknowledgements = PartitionAcknowledgements()
+    acknowledgements.add(offsets, AcknowledgeType.ACCEPT)
+    acknowledgements.expire(offsets[:expired])
+    return acknowledgements
+
+
+def test_confirmed_and_expired_offsets_have_a_result_each() -> None:
+    assert results_of(acknowledged(1, 2, 3, expired=1), None) == [
+        (ORDERS_0, [2, 3], None),
+        (ORDERS_0, [1], "the record's acquisition lock has expired"),
+    ]
+
+
+def test_without_expired_offsets_there_is_one_result() -> None:
+    refused = AcknowledgementFailed("refused")
+    assert results_of(acknowledged(1, 2), refused) == [(ORDERS_0, [1, 2], "refused")]
+
+
+def test_gaps_are_no_results() -> None:
+    gaps = PartitionAcknowledgements()
+    gaps.add((1, 2), GAP)
+    assert results_of(gaps, None) == []
