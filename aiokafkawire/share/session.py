@@ -105,6 +105,7 @@ def send_when_due(
     """Send the next request of a session, if there is something to do."""
     if context.closing:
         return _end(context, now)
+    context.remove_expired(now)
     partitions = context.fetchable(now)
     wants_fetch = context.wants_records and bool(partitions)
     if context.pending and (
@@ -362,6 +363,8 @@ class ShareSessionMachine:
                 context.backing_off
             ):
                 deadlines.append(state.not_before)
-        if isinstance(state, states.SessionIdle) and context.pending:
-            deadlines.append(context.acknowledge_at)
+        if isinstance(state, states.SessionIdle):
+            deadlines.append(context.expiry_at)
+            if context.pending:
+                deadlines.append(context.acknowledge_at)
         return min(deadlines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.runtime import NEVER
 
 from .acknowledgements import AcknowledgeType, PartitionAcknowledgements
 from .locks import AcquisitionLock
@@ -30,6 +31,7 @@ class ShareSessionContext:
         backing_off: Partitions that are not fetched until a time.
         acquired: Lock of each record that is held, by partition and offset.
         pending: Acknowledgements that are not sent yet.
+        expiry_at: When the first lock in `acquired` may expire.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class ShareSessionContext:
         self.backing_off: dict[OwnedPartition, float] = {}
         self.acquired: dict[OwnedPartition, dict[int, AcquisitionLock]] = {}
         self.pending: dict[OwnedPartition, PartitionAcknowledgements] = {}
+        self.expiry_at = NEVER
         self._last_request = 0
 
     def new_request(self) -> int:
@@ -76,6 +79,7 @@ class ShareSessionContext:
         for locks in self.acquired.values():
             locks.clear()
         self.acquired.clear()
+        self.expiry_at = NEVER
 
     def acquire(
         self, partition: OwnedPartition, ranges: tuple[AcquiredOffsets, ...], lock: AcquisitionLock
@@ -86,8 +90,27 @@ class ShareSessionContext:
         for acquired in ranges:
             offsets = range(acquired.first, acquired.last + 1)
             held.update(dict.fromkeys(offsets, lock))
+            self.expiry_at = min(self.expiry_at, lock.expires_at(acquired.first))
             if pending is not None:
                 pending.expire(offsets)
+
+    def remove_expired(self, now: float) -> None:
+        """Hold no records whose locks have expired, and fail their acknowledgements."""
+        if now < self.expiry_at:
+            return
+        self.expiry_at = NEVER
+        for partition, locks in self.acquired.items():
+            expired: list[int] = []
+            for offset, lock in locks.items():
+                expires_at = lock.expires_at(offset)
+                if expires_at <= now:
+                    expired.append(offset)
+                else:
+                    self.expiry_at = min(self.expiry_at, expires_at)
+            for offset in expired:
+                del locks[offset]
+            if partition in self.pending:
+                self.pending[partition].expire(expired)
 
     def is_held(
         self, partition: OwnedPartition, offset: int, lock: AcquisitionLock | None, now: float
@@ -131,16 +154,14 @@ class ShareSessionContext:
         The broker refuses all acknowledgements of a partition if one is invalid, so those whose
         lock has expired are left out.
         """
+        self.remove_expired(now)
         taken, self.pending = self.pending, {}
         self.urgent = False
         for partition, acknowledgements in taken.items():
             held = self.acquired.get(partition, {})
-            for offset, kind in list(acknowledgements.types.items()):
-                if held[offset].expires_at(offset) <= now:
-                    acknowledgements.expire((offset,))
-                elif kind == AcknowledgeType.RENEW:
-                    continue
-                del held[offset]
+            for offset, kind in acknowledgements.types.items():
+                if kind != AcknowledgeType.RENEW:
+                    del held[offset]
         return taken
 
     def renew(

@@ -462,3 +462,42 @@ def test_acknowledgements_form_batches_of_consecutive_offsets() -> None:
         (3, 6, [ACCEPT, ACCEPT, ACCEPT, RELEASE]),
         (9, 10, [RELEASE]),
     ]
+
+
+def test_records_whose_locks_have_expired_are_not_held() -> None:
+    broker, lock = holding(0, 1)
+    broker.acknowledge(RENEW, 1, lock=lock)
+    broker.sent()
+    broker.now = 10.0
+    broker.confirm()
+    assert broker.session.next_deadline() == LOCK_S
+    broker.now = LOCK_S
+    broker.handle(events.RequestDue())
+    assert broker.session.context.acquired == {O0: {1: lock}}
+    assert broker.session.next_deadline() == 10.0 + LOCK_S
+    broker.now = 10.0 + LOCK_S
+    broker.handle(events.DemandChanged(wants_records=True))
+    assert not broker.sent().holds_records
+    assert broker.session.context.expiry_at == NEVER
+
+
+def test_a_session_without_partitions_ends_when_its_last_lock_expires() -> None:
+    broker, _ = holding(0, 1)
+    broker.handle(events.PartitionsChanged(frozenset()))
+    assert broker.idle()
+    broker.now = broker.session.next_deadline()
+    broker.handle(events.RequestDue())
+    assert broker.sent().epoch == states.FINAL_EPOCH
+
+
+def test_an_acknowledgement_whose_lock_expires_before_it_is_sent_fails() -> None:
+    broker, lock = holding(0, 1)
+    broker.now = LOCK_S - ACKNOWLEDGE_DELAY_S / 2
+    broker.acknowledge(ACCEPT, 0, lock=lock)
+    broker.now = LOCK_S
+    broker.handle(events.RequestDue())
+    broker.now = broker.session.next_deadline()
+    broker.handle(events.RequestDue())
+    assert broker.idle()
+    [(acknowledgements, _)] = broker.results
+    assert acknowledgements.expired == {0}
