@@ -32,6 +32,10 @@ MAINTENANCE_INTERVAL_S = 0.25
 """Interval at which ended tasks and locks to renew are looked for."""
 
 
+LEAVE_S = 1.0
+"""Time of `close` that is reserved for leaving the group, but at most half of it."""
+
+
 class ShareConsumerSession(Session):
     """The parts of a running share consumer; their tasks run in a supervisor."""
 
@@ -75,11 +79,13 @@ class ShareConsumerSession(Session):
     async def close(self, deadline: float) -> None:
         """Send all acknowledgements, release other records, and leave the group.
 
-        The sessions are closed first: leaving does not release the locks.
+        The sessions are closed first: leaving does not release the locks. A broker that does not
+        respond leaves time for the group.
         """
         self.delivery.clear()
+        left_s = deadline - self.runtime.clock.now()
         try:
-            await self.sessions.close(deadline)
+            await self.sessions.close(deadline - min(LEAVE_S, left_s / 2))
         finally:
             self.sessions.abandon("the share consumer has closed before the broker responded")
         await self.member.close(deadline)

@@ -334,3 +334,20 @@ async def test_acknowledgements_fail_at_the_deadline_of_closing(
     assert failure is not None
     with pytest.raises(AcknowledgementFailed, match="not held"):
         second.accept()
+
+
+async def test_a_broker_that_does_not_respond_leaves_time_to_leave_the_group(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    consumer = member(broker, topic, group_id, close_timeout_ms=300)
+    await consumer.start()
+    await take(consumer, 1)
+    broker.on(ACKNOWLEDGE, Drop())
+    with anyio.fail_after(WITHIN_S):
+        await consumer.stop()
+    epochs = [
+        seen.message.member_epoch  # type: ignore[attr-defined]
+        for seen in broker.requests.of(ApiKey.SHARE_GROUP_HEARTBEAT)
+    ]
+    assert epochs[-1] == -1
