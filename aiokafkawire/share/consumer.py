@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Unpack, overload
 
 import anyio
@@ -148,8 +149,13 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
     def _running(self) -> ShareConsumerSession:
         return self._lifecycle.require_session_in_loop()
 
-    def subscribe(self, *topics: str) -> None:
+    def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to topics; this replaces the last subscription. May be called before `start`.
+
+        Undelivered records of topics that are not subscribed to any more are released.
+
+        Args:
+            topics: Names of topics; a single string is one topic.
 
         Raises:
             TypeError: A topic is not a string.
@@ -161,7 +167,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         self._set_topics(names)
 
     def unsubscribe(self) -> None:
-        """Stop reading and leave the group. Records that are held may still be acknowledged."""
+        """Stop reading and leave the group. Delivered records may still be acknowledged."""
         self._set_topics(())
 
     def _set_topics(self, topics: tuple[str, ...]) -> None:
@@ -216,6 +222,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             The record, or None after `timeout_ms`.
 
         Raises:
+            IllegalState: No topic is subscribed to.
             KafkaError: Records cannot be read, and waiting does not help; see `ShareConsumer`.
             TypeError: `timeout_ms` is not a number.
         """
@@ -240,6 +247,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             Records by partition; empty after `timeout_ms`.
 
         Raises:
+            IllegalState: No topic is subscribed to.
             KafkaError: Records cannot be read, and waiting does not help; see `ShareConsumer`.
             TypeError: `timeout_ms` or `max_records` is not a number.
             ValueError: `max_records` is less than 1.

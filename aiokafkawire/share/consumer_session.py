@@ -7,7 +7,7 @@ from aiokafkawire.cluster.metadata import MetadataUpdate
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.consumer.missing_topics import MissingTopics
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, IllegalState, KafkaError
 from aiokafkawire.group.consumer_protocol.states import Partitions
 from aiokafkawire.group.membership.states import Assignment
 from aiokafkawire.group.share_member import ShareMember
@@ -190,7 +190,7 @@ class ShareConsumerSession(Session):
             self.member.mark_error_reported()
             raise copy_error(error)
         if not self.member.topics:
-            raise KafkaError("nothing to read: call subscribe() first")
+            raise IllegalState("nothing to read: call subscribe() first")
         missing = self._missing_topics.find_error(
             self.cluster.metadata, self.member.topics, self.runtime.clock.now()
         )

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
-from aiokafkawire.errors import AcknowledgementFailed
+from aiokafkawire.errors import AcknowledgementFailed, IllegalState
 from aiokafkawire.share import AcknowledgeType, ShareConsumer, ShareRecord
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
@@ -304,8 +304,12 @@ async def test_the_subscription_changes(
         assert values(await take(consumer, 1)) == [b"00000"]
         consumer.subscribe(other)
         assert values(await take(consumer, 1)) == [b"00005"]
+        consumer.subscribe([topic, other])
+        assert consumer.subscription() == {topic, other}
         consumer.unsubscribe()
         assert consumer.subscription() == frozenset()
+        with pytest.raises(IllegalState, match="subscribe"):
+            await consumer.getone()
 
 
 async def test_closing_releases_records_that_were_not_delivered(
