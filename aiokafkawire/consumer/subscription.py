@@ -100,8 +100,8 @@ class SubscriptionPattern:
 
         consumer.subscribe(SubscriptionPattern("orders-.*"))
 
-    All members get the topics that the coordinator found, whatever their own metadata says. New
-    topics are noticed after 10 s or more.
+    All members get the topics that the coordinator found, also if their own metadata lacks them.
+    New topics are noticed after 10 s or more.
 
     Args:
         pattern: Regular expression of RE2/J, which the whole name must match. It has no lookahead

@@ -38,7 +38,7 @@ class OffsetTracker:
         return self._next is None or self._next <= offset
 
     def add(self, records: Sequence[Record]) -> None:
-        """Add records that are to be processed."""
+        """Add fetched records."""
         self._pending.extend([record.offset for record in records])
         for record in records[:: len(records) - 1 or 1]:  # the first and the last
             if not self._epochs or self._epochs[-1][1] != record.leader_epoch:

@@ -85,7 +85,7 @@ class InFlightWindow:
         )
 
     def archive(self, first: int, last: int) -> None:
-        """Archive a range of records, whatever their state."""
+        """Archive a range of records in any state."""
         for batch in self.between(first, last):
             if batch.whole is not None and not (first <= batch.first and batch.last <= last):
                 batch.split()
