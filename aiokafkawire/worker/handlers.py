@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
@@ -88,6 +88,20 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
         return self._item.partition.is_fenced
 
 
+class OrderedRecords(NamedTuple):
+    """Records that are processed one after the other.
+
+    Attributes:
+        key: Ordering key; None for any order.
+        records: The records, in the order of offsets.
+        error: Why the record has no ordering key; None if it may be processed.
+    """
+
+    key: Hashable
+    records: Sequence[Record]
+    error: Exception | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordHandler:
     """A function that processes the records of topics.
@@ -140,19 +154,23 @@ class RecordHandler:
             return key
         return {"partition": True, "key": record.key, None: None}[self.order_by]
 
-    def group(self, records: Sequence[Record]) -> Iterable[tuple[Hashable, Sequence[Record]]]:
-        """Divide records of a partition into sequences to process in order, with ordering keys."""
+    def group(self, records: Sequence[Record]) -> list[OrderedRecords]:
+        """Divide records of a partition into sequences that are processed in order."""
         if self.order_by == "partition":
-            return [(True, records)]
-        groups: dict[Hashable, list[Record]] = {}
-        unordered: list[tuple[Hashable, Sequence[Record]]] = []
+            return [OrderedRecords(True, records)]
+        by_key: dict[Hashable, list[Record]] = {}
+        single: list[OrderedRecords] = []
         for record in records:
-            key = self.ordering_key(record)
+            try:
+                key = self.ordering_key(record)
+            except Exception as error:
+                single.append(OrderedRecords(None, (record,), error))
+                continue
             if key is None:
-                unordered.append((None, (record,)))
+                single.append(OrderedRecords(None, (record,)))
             else:
-                groups.setdefault(key, []).append(record)
-        return [*groups.items(), *unordered]
+                by_key.setdefault(key, []).append(record)
+        return [*(OrderedRecords(key, group) for key, group in by_key.items()), *single]
 
     def failing(self, error: BaseException) -> RecordHandler:
         """Return a handler whose only attempt raises an error."""

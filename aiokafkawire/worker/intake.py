@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from aiokafkawire.logs import log_fields
@@ -87,25 +87,9 @@ class RecordIntake:
                 self._scheduler.add(self._delayed_item(record, work, retry))
             return
         handler = self._handlers[tp.topic]
-        for record, error in list(self._unordered(handler, records)):
-            self._scheduler.add(WorkItem([record], work, handler.failing(error)))
-            records.remove(record)
-        for key, group in handler.group(records):
-            if group:
-                self._scheduler.add(WorkItem(group, work, handler, key))
-
-    @staticmethod
-    def _unordered(
-        handler: RecordHandler, records: Collection[Record]
-    ) -> Iterator[tuple[Record, BaseException]]:
-        """Yield the records for which the function `order_by` of a handler fails."""
-        if not callable(handler.order_by):
-            return
-        for record in records:
-            try:
-                handler.ordering_key(record)
-            except Exception as error:
-                yield record, error
+        for key, group, error in handler.group(records):
+            chosen = handler if error is None else handler.failing(error)
+            self._scheduler.add(WorkItem(group, work, chosen, key))
 
     def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:
         """Return the item of a record of a retry topic."""

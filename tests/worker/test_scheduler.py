@@ -23,7 +23,7 @@ def make_scheduler(max_records: int = 1_000, max_bytes: int = 1_000_000) -> Sche
 def add(scheduler: Scheduler, records: list[Record], order_by: object = "key") -> None:
     work = scheduler.partition(records[0].topic_partition)
     work.offsets.add(records)
-    for key, group in handler(order_by).group(records):  # type: ignore[arg-type]
+    for key, group, _ in handler(order_by).group(records):  # type: ignore[arg-type]
         scheduler.add(WorkItem(group, work, handler(), key))
 
 
