@@ -25,7 +25,7 @@ from .consumer_protocol.effects import (
 )
 from .consumer_protocol.events import TopicsResolved
 from .consumer_protocol.machine import ConsumerProtocolMachine
-from .consumer_protocol.states import InGroup, topic_partitions
+from .consumer_protocol.states import InGroup
 from .consumer_requests import ConsumerGroupRequests
 from .member import CommittingMember, PartitionOwner
 from .membership.effects import (
@@ -36,6 +36,7 @@ from .membership.effects import (
     MembershipEffect,
     RevokePartitions,
 )
+from .topic_id_partition import topic_partitions
 
 __all__ = ("ConsumerProtocolMember",)
 

@@ -32,10 +32,11 @@ from .consumer_protocol.events import (
     ProtocolUnavailable,
     TopicsUnauthorized,
 )
-from .consumer_protocol.states import JOIN_EPOCH, OwnedPartition, TargetAssignment
+from .consumer_protocol.states import JOIN_EPOCH, TargetAssignment
 from .member_requests import MemberRequests, RequestTask
 from .membership import events
 from .responses import failure_event, group_error
+from .topic_id_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from aiokafkawire.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
@@ -246,7 +247,7 @@ def leave_request(
 
 
 def _by_topic(
-    partitions: Collection[OwnedPartition],
+    partitions: Collection[TopicIdPartition],
 ) -> list[ConsumerGroupHeartbeatTopicPartitions]:
     ordered = sorted(partitions)
     return [

@@ -22,12 +22,13 @@ from .consumer_protocol.effects import (
     SendLeaveEpoch,
 )
 from .consumer_protocol.events import TopicsResolved
-from .consumer_protocol.states import InGroup, Partitions, topic_partitions
+from .consumer_protocol.states import InGroup
 from .member import GroupMember, MembershipOwner
 from .membership.effects import FindCoordinator, ForgetCoordinator, MembershipEffect
 from .share_protocol.effects import ReplaceAssignment
 from .share_protocol.machine import ShareProtocolMachine
 from .share_requests import ShareGroupRequests
+from .topic_id_partition import Partitions, topic_partitions
 
 __all__ = ("ShareAssignmentOwner", "ShareMember")
 

@@ -182,8 +182,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that this member reads. Other members may read them too."""
         return frozenset(
-            TopicPartition(partition.topic, partition.partition)
-            for partition in self._running.sessions.assignment
+            partition.topic_partition for partition in self._running.sessions.assignment
         )
 
     # --- records ---
@@ -354,7 +353,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         results: dict[TopicPartition, AcknowledgementFailed | None] = {}
         with anyio.CancelScope(deadline=self._deadline(session, limit_ms)) as scope:
             for owned, waiting in unconfirmed.items():
-                tp = TopicPartition(owned.topic, owned.partition)
+                tp = owned.topic_partition
                 for acknowledgements in waiting:
                     await wait_done(acknowledgements.result)
                     results[tp] = results.get(tp) or acknowledgements.error

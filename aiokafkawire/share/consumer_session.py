@@ -8,9 +8,9 @@ from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.consumer.missing_topics import MissingTopics
 from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.errors import ClientClosed, IllegalState, KafkaError
-from aiokafkawire.group.consumer_protocol.states import Partitions
 from aiokafkawire.group.membership.states import Assignment
 from aiokafkawire.group.share_member import ShareMember
+from aiokafkawire.group.topic_id_partition import Partitions
 from aiokafkawire.runtime import (
     NEVER,
     AutoResetEvent,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.records import Records
 from aiokafkawire.runtime import Clock, is_task_done
 from aiokafkawire.types import TopicPartition
@@ -102,7 +102,7 @@ class ShareDelivery:
         self._buffered.append(UndeliveredRecords(held, delivery_count, records))
         self.buffered_count += len(records)
 
-    def release_all_but(self, partitions: Collection[OwnedPartition]) -> None:
+    def release_all_but(self, partitions: Collection[TopicIdPartition]) -> None:
         """Release the records of other partitions that are not delivered."""
         kept: deque[UndeliveredRecords] = deque()
         for chunk in self._buffered:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.share_acknowledge import (
     AcknowledgePartition,
@@ -68,7 +68,8 @@ def fetch_topics(
 
 
 def _batches(
-    acknowledgements: Mapping[OwnedPartition, PartitionAcknowledgements], partition: OwnedPartition
+    acknowledgements: Mapping[TopicIdPartition, PartitionAcknowledgements],
+    partition: TopicIdPartition,
 ) -> Iterable[tuple[int, int, list[int]]]:
     return acknowledgements[partition].batches() if partition in acknowledgements else ()
 
@@ -104,12 +105,12 @@ def acknowledge_request(
 
 def acknowledge_errors(
     response: ShareAcknowledgeResponse,
-    sent: Mapping[OwnedPartition, PartitionAcknowledgements],
+    sent: Mapping[TopicIdPartition, PartitionAcknowledgements],
     broker: str,
-) -> dict[OwnedPartition, KafkaError | None]:
+) -> dict[TopicIdPartition, KafkaError | None]:
     """Return the result of each partition in the response."""
     by_id = {(partition.topic_id, partition.partition): partition for partition in sent}
-    errors: dict[OwnedPartition, KafkaError | None] = {}
+    errors: dict[TopicIdPartition, KafkaError | None] = {}
     for topic in response.responses:
         for data in topic.partitions:
             partition = by_id.get((topic.topic_id, data.partition_index))
@@ -121,7 +122,7 @@ def acknowledge_errors(
 
 
 def partition_error(
-    code: int, message: str | None, partition: OwnedPartition, api: str, broker: str
+    code: int, message: str | None, partition: TopicIdPartition, api: str, broker: str
 ) -> KafkaError | None:
     """Return the error for a code of one partition; None for 0."""
     if code == ErrorCode.NONE:
@@ -135,7 +136,7 @@ def partition_error(
 
 
 def fetched_partition(
-    data: ShareFetchPartitionData, partition: OwnedPartition, broker: str
+    data: ShareFetchPartitionData, partition: TopicIdPartition, broker: str
 ) -> FetchedPartition:
     """Return the results of one partition of a ShareFetch response.
 

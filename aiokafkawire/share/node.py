@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     KafkaError,
     UnsupportedVersion,
 )
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request
@@ -66,7 +66,7 @@ class NodeOwner(Protocol):
     def on_records(
         self,
         node: ShareNode,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         decoded: DecodedRecords,
         lock: AcquisitionLock,
     ) -> None:
@@ -79,13 +79,13 @@ class NodeOwner(Protocol):
 
     def on_acknowledged(
         self,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         acknowledgements: PartitionAcknowledgements,
     ) -> None:
         """The result of acknowledgements is known."""
         ...
 
-    def on_partition_error(self, partition: OwnedPartition, error: KafkaError) -> None:
+    def on_partition_error(self, partition: TopicIdPartition, error: KafkaError) -> None:
         """A partition cannot be fetched; it is tried again."""
         ...
 
@@ -131,7 +131,7 @@ class ShareNode:
 
     # --- for the consumer ---
 
-    def set_partitions(self, partitions: frozenset[OwnedPartition]) -> None:
+    def set_partitions(self, partitions: frozenset[TopicIdPartition]) -> None:
         """Fetch exactly these partitions."""
         if partitions != self._session.context.partitions:
             self._handle(events.PartitionsChanged(partitions))
@@ -145,16 +145,18 @@ class ShareNode:
     def has_partitions(self) -> bool:
         return bool(self._session.context.partitions)
 
-    def locks(self, partition: OwnedPartition) -> Mapping[int, AcquisitionLock]:
+    def locks(self, partition: TopicIdPartition) -> Mapping[int, AcquisitionLock]:
         """Return the current locks of a partition by offset. They change with the session."""
         return self._session.context.locks_of(partition)
 
-    def is_held(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock | None) -> bool:
+    def is_held(
+        self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock | None
+    ) -> bool:
         """Return whether a record is locked, and no acknowledgement of it was sent."""
         now = self._runtime.clock.now()
         return self._session.context.is_held(partition, offset, lock, now)
 
-    def is_undecided(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
+    def is_undecided(self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock) -> bool:
         """Return whether a record is held and not acknowledged."""
         return self.is_held(partition, offset, lock) and self._session.context.is_undecided(
             partition, offset
@@ -162,7 +164,7 @@ class ShareNode:
 
     def acknowledge(
         self,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         offsets: Sequence[int],
         type: int,
         lock: AcquisitionLock | None,
@@ -221,9 +223,9 @@ class ShareNode:
         if self._session.context.pending:
             self._handle(events.FlushRequested())
 
-    def unconfirmed(self) -> dict[OwnedPartition, list[PartitionAcknowledgements]]:
+    def unconfirmed(self) -> dict[TopicIdPartition, list[PartitionAcknowledgements]]:
         """Return the acknowledgements without a result, by partition."""
-        result: dict[OwnedPartition, list[PartitionAcknowledgements]] = {}
+        result: dict[TopicIdPartition, list[PartitionAcknowledgements]] = {}
         state = self._session.state
         sent = state.sent if isinstance(state, SessionBusy | SessionEnding) else {}
         for part in (sent, self._session.context.pending):
@@ -247,7 +249,7 @@ class ShareNode:
 
     def _complete(
         self,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         acknowledgements: PartitionAcknowledgements,
         error: AcknowledgementFailed | None,
     ) -> None:
@@ -255,7 +257,7 @@ class ShareNode:
             acknowledgements.result.set_result(None, error)
             self._owner.on_acknowledged(partition, acknowledgements)
 
-    def find_held(self, tp: TopicPartition, offset: int) -> OwnedPartition | None:
+    def find_held(self, tp: TopicPartition, offset: int) -> TopicIdPartition | None:
         """Return the partition of a record that is held; None if it is not."""
         for partition in self._session.context.acquired:
             if tp == (partition.topic, partition.partition) and self.is_held(
@@ -339,7 +341,7 @@ class ShareNode:
             for known in sorted(state.listed.union(effect.acknowledgements))
         }
         fetched: list[events.FetchedPartition] = []
-        decoded: list[tuple[OwnedPartition, DecodedRecords]] = []
+        decoded: list[tuple[TopicIdPartition, DecodedRecords]] = []
         for topic in response.responses:
             for data in topic.partitions:
                 partition = by_id.pop((topic.topic_id, data.partition_index), None)
@@ -369,7 +371,7 @@ class ShareNode:
         self,
         effect: events.SendFetch,
         fetched: tuple[events.FetchedPartition, ...],
-        decoded: list[tuple[OwnedPartition, DecodedRecords]],
+        decoded: list[tuple[TopicIdPartition, DecodedRecords]],
         lock: AcquisitionLock,
     ) -> None:
         # The next fetch depends on the demand after these records.
@@ -428,7 +430,7 @@ class ShareNode:
 
     def _follow_leader(
         self,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         data: ShareFetchPartitionData,
         response: ShareFetchResponse,
     ) -> None:
@@ -444,7 +446,7 @@ class ShareNode:
             return
         endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
         self._cluster.update_leader(
-            TopicPartition(partition.topic, partition.partition),
+            partition.topic_partition,
             leader.leader_id,
             leader.leader_epoch,
             endpoints.get(leader.leader_id),

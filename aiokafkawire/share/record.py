@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from aiokafkawire.errors import AcknowledgementFailed
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.records import Record
 
 from .acknowledgements import Acknowledgement, AcknowledgeType
@@ -27,7 +27,7 @@ class HeldRecords:
 
     __slots__ = ("lock", "locks", "node", "partition")
 
-    def __init__(self, node: ShareNode, partition: OwnedPartition, lock: AcquisitionLock) -> None:
+    def __init__(self, node: ShareNode, partition: TopicIdPartition, lock: AcquisitionLock) -> None:
         self.node = node
         self.partition = partition
         self.lock = lock

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiokafkawire.errors import AcknowledgementFailed, KafkaError
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.runtime.state_machine import Transitions, each_of, stay, transition
 
@@ -129,7 +129,7 @@ def send_when_due(
 def _send_fetch(
     context: ShareSessionContext,
     state: states.SessionIdle,
-    partitions: frozenset[OwnedPartition],
+    partitions: frozenset[TopicIdPartition],
     now: float,
 ) -> Outcome:
     request = context.new_request()
@@ -244,7 +244,7 @@ def _results(
 
 
 def _result(
-    partition: OwnedPartition,
+    partition: TopicIdPartition,
     acknowledgements: PartitionAcknowledgements,
     error: KafkaError | None,
 ) -> SessionEffect:
@@ -264,7 +264,7 @@ def _no_results(sent: states.SentAcknowledgements) -> list[SessionEffect]:
 
 
 def _failure(
-    partition: OwnedPartition, reason: str, cause: KafkaError | None = None
+    partition: TopicIdPartition, reason: str, cause: KafkaError | None = None
 ) -> AcknowledgementFailed:
     failure = AcknowledgementFailed(reason, topic=partition.topic, partition=partition.partition)
     failure.__cause__ = cause

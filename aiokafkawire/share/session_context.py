@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import NEVER
 
 from .acknowledgements import AcknowledgeType, PartitionAcknowledgements
@@ -35,14 +35,14 @@ class ShareSessionContext:
     """
 
     def __init__(self) -> None:
-        self.partitions: frozenset[OwnedPartition] = frozenset()
+        self.partitions: frozenset[TopicIdPartition] = frozenset()
         self.wants_records = False
         self.closing = False
         self.urgent = False
         self.acknowledge_at = 0.0
-        self.backing_off: dict[OwnedPartition, float] = {}
-        self.acquired: dict[OwnedPartition, dict[int, AcquisitionLock]] = {}
-        self.pending: dict[OwnedPartition, PartitionAcknowledgements] = {}
+        self.backing_off: dict[TopicIdPartition, float] = {}
+        self.acquired: dict[TopicIdPartition, dict[int, AcquisitionLock]] = {}
+        self.pending: dict[TopicIdPartition, PartitionAcknowledgements] = {}
         self.expiry_at = NEVER
         self._last_request = 0
 
@@ -52,7 +52,7 @@ class ShareSessionContext:
 
     # --- partitions ---
 
-    def fetchable(self, now: float) -> frozenset[OwnedPartition]:
+    def fetchable(self, now: float) -> frozenset[TopicIdPartition]:
         """Return the partitions to fetch."""
         if self.backing_off:
             self.backing_off = {
@@ -60,7 +60,7 @@ class ShareSessionContext:
             }
         return self.partitions.difference(self.backing_off)
 
-    def back_off(self, partition: OwnedPartition, now: float) -> None:
+    def back_off(self, partition: TopicIdPartition, now: float) -> None:
         """Do not fetch a partition for a while."""
         self.backing_off[partition] = now + PARTITION_BACKOFF_S
 
@@ -70,7 +70,7 @@ class ShareSessionContext:
     def holds_records(self) -> bool:
         return any(self.acquired.values())
 
-    def locks_of(self, partition: OwnedPartition) -> dict[int, AcquisitionLock]:
+    def locks_of(self, partition: TopicIdPartition) -> dict[int, AcquisitionLock]:
         """Return the locks of a partition. The dict stays the same when they change."""
         return self.acquired.setdefault(partition, {})
 
@@ -82,7 +82,10 @@ class ShareSessionContext:
         self.expiry_at = NEVER
 
     def acquire(
-        self, partition: OwnedPartition, ranges: tuple[AcquiredOffsets, ...], lock: AcquisitionLock
+        self,
+        partition: TopicIdPartition,
+        ranges: tuple[AcquiredOffsets, ...],
+        lock: AcquisitionLock,
     ) -> None:
         """Hold records. A record that was held before has another lock now."""
         held = self.locks_of(partition)
@@ -113,7 +116,7 @@ class ShareSessionContext:
                 self.pending[partition].expire(expired)
 
     def is_held(
-        self, partition: OwnedPartition, offset: int, lock: AcquisitionLock | None, now: float
+        self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock | None, now: float
     ) -> bool:
         """Return whether a record is held under `lock`, or under any lock without one."""
         held = self.acquired.get(partition, {}).get(offset)
@@ -123,7 +126,7 @@ class ShareSessionContext:
 
     # --- acknowledgements ---
 
-    def is_undecided(self, partition: OwnedPartition, offset: int) -> bool:
+    def is_undecided(self, partition: TopicIdPartition, offset: int) -> bool:
         """Return whether a held record waits for its acknowledgement; a renewal is none."""
         pending = self.pending.get(partition)
         if pending is None:
@@ -165,7 +168,7 @@ class ShareSessionContext:
         return taken
 
     def renew(
-        self, partition: OwnedPartition, acknowledgements: PartitionAcknowledgements, until: float
+        self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements, until: float
     ) -> None:
         """Restart the locks of renewed records."""
         held = self.acquired.get(partition, {})

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafkawire.errors import AcknowledgementFailed, KafkaError
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 
 from .acknowledgements import PartitionAcknowledgements
 from .locks import AcquisitionLock
@@ -45,7 +45,7 @@ class SessionEvent:
 class PartitionsChanged(SessionEvent):
     """These are the assigned partitions that the broker leads."""
 
-    partitions: frozenset[OwnedPartition]
+    partitions: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RecordsAcknowledged(SessionEvent):
     acknowledged already are left out.
     """
 
-    partition: OwnedPartition
+    partition: TopicIdPartition
     offsets: Sequence[int]
     type: int
     lock: AcquisitionLock | None
@@ -105,7 +105,7 @@ class AcquiredOffsets:
 class FetchedPartition:
     """A partition in a ShareFetch response."""
 
-    partition: OwnedPartition
+    partition: TopicIdPartition
     error: KafkaError | None = None
     acknowledge_error: KafkaError | None = None
     acquired: tuple[AcquiredOffsets, ...] = ()
@@ -128,7 +128,7 @@ class AcknowledgeResponded(SessionRequestCompleted):
     """
 
     request: int
-    errors: Mapping[OwnedPartition, KafkaError | None]
+    errors: Mapping[TopicIdPartition, KafkaError | None]
     renewed_until: float
 
 
@@ -157,8 +157,8 @@ class SendFetch(SessionEffect):
 
     request: int
     epoch: int
-    added: frozenset[OwnedPartition]
-    forgotten: frozenset[OwnedPartition]
+    added: frozenset[TopicIdPartition]
+    forgotten: frozenset[TopicIdPartition]
     acknowledgements: SentAcknowledgements
     holds_records: bool
 
@@ -176,7 +176,7 @@ class SendAcknowledge(SessionEffect):
 class CompleteAcknowledgements(SessionEffect):
     """The result of acknowledgements is known. Offsets whose lock expired failed in any case."""
 
-    partition: OwnedPartition
+    partition: TopicIdPartition
     acknowledgements: PartitionAcknowledgements
     error: AcknowledgementFailed | None
 
@@ -185,7 +185,7 @@ class CompleteAcknowledgements(SessionEffect):
 class ReportPartitionError(SessionEffect):
     """A partition cannot be fetched; it is tried again after a backoff."""
 
-    partition: OwnedPartition
+    partition: TopicIdPartition
     error: KafkaError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 
 from .acknowledgements import PartitionAcknowledgements
 
@@ -30,7 +30,7 @@ FINAL_EPOCH = -1
 
 MAX_EPOCH = 2**31 - 1
 
-SentAcknowledgements = Mapping[OwnedPartition, PartitionAcknowledgements]
+SentAcknowledgements = Mapping[TopicIdPartition, PartitionAcknowledgements]
 
 
 def next_epoch(epoch: int) -> int:
@@ -50,7 +50,7 @@ class SessionIdle:
     """No request is in flight; the next one has `epoch`. `listed` are the session's partitions."""
 
     epoch: int
-    listed: frozenset[OwnedPartition]
+    listed: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SessionBusy:
 
     request: int
     epoch: int
-    listed: frozenset[OwnedPartition]
+    listed: frozenset[TopicIdPartition]
     sent: SentAcknowledgements
 
 

@@ -11,7 +11,7 @@ from aiokafkawire.consumer.counters import ConsumerCounters
 from aiokafkawire.consumer.fetch_sender import FetchSender
 from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.errors import AcknowledgementFailed, KafkaError, UnknownServerError
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition, Partitions
+from aiokafkawire.group.topic_id_partition import Partitions, TopicIdPartition
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import NodeId, TopicPartition
@@ -74,7 +74,7 @@ class ShareSessions:
         self._sender = FetchSender(
             cluster, runtime, supervisor, config, notifier=notifier, counters=ConsumerCounters()
         )
-        self._assigned: frozenset[OwnedPartition] = frozenset()
+        self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._nodes: dict[NodeId, ShareNode] = {}
         self._turn = 0
         self._open_polls = 0
@@ -93,11 +93,9 @@ class ShareSessions:
 
     def route(self) -> None:
         """Give each partition to the session with its leader."""
-        by_node: dict[NodeId, set[OwnedPartition]] = {}
+        by_node: dict[NodeId, set[TopicIdPartition]] = {}
         for partition in self.assignment:
-            leader = self._cluster.metadata.leader(
-                TopicPartition(partition.topic, partition.partition)
-            )
+            leader = self._cluster.metadata.leader(partition.topic_partition)
             if leader is not None:
                 by_node.setdefault(leader.node, set()).add(partition)
         for node_id in by_node:
@@ -155,7 +153,7 @@ class ShareSessions:
     def on_records(
         self,
         node: ShareNode,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         decoded: DecodedRecords,
         lock: AcquisitionLock,
     ) -> None:
@@ -174,7 +172,7 @@ class ShareSessions:
         self._turn += 1
         self.update_demand()
 
-    def on_partition_error(self, partition: OwnedPartition, error: KafkaError) -> None:
+    def on_partition_error(self, partition: TopicIdPartition, error: KafkaError) -> None:
         """Refresh the metadata after an error; raise one that does not pass in the next call.
 
         UNKNOWN_SERVER_ERROR may pass: it is logged, as that of a whole fetch is.
@@ -186,7 +184,7 @@ class ShareSessions:
             self._notifier.raise_in_next_call(error)
 
     def on_acknowledged(
-        self, partition: OwnedPartition, acknowledgements: PartitionAcknowledgements
+        self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements
     ) -> None:
         """Pass results to the application's callback: those of the broker, and expired locks."""
         offsets = [offset for offset, kind in acknowledgements.types.items() if kind != GAP]
@@ -196,7 +194,7 @@ class ShareSessions:
 
     def _call_back(
         self,
-        partition: OwnedPartition,
+        partition: TopicIdPartition,
         offsets: list[int],
         acknowledgements: PartitionAcknowledgements,
     ) -> None:
@@ -206,7 +204,7 @@ class ShareSessions:
         """
         if self.on_acknowledgement is None:
             return
-        tp = TopicPartition(partition.topic, partition.partition)
+        tp = partition.topic_partition
         try:
             self.on_acknowledgement(tp, offsets, acknowledgements.error_of(offsets[0]))
         except Exception:
@@ -218,9 +216,9 @@ class ShareSessions:
 
     # --- acknowledgements ---
 
-    def unconfirmed(self) -> dict[OwnedPartition, list[PartitionAcknowledgements]]:
+    def unconfirmed(self) -> dict[TopicIdPartition, list[PartitionAcknowledgements]]:
         """Return the acknowledgements without a result, by partition."""
-        result: dict[OwnedPartition, list[PartitionAcknowledgements]] = {}
+        result: dict[TopicIdPartition, list[PartitionAcknowledgements]] = {}
         for node in self._nodes.values():
             for partition, waiting in node.unconfirmed().items():
                 result.setdefault(partition, []).extend(waiting)
@@ -241,7 +239,9 @@ class ShareSessions:
         for node in self._nodes.values():
             node.flush()
 
-    def holder_of(self, tp: TopicPartition, offset: int) -> tuple[ShareNode, OwnedPartition] | None:
+    def holder_of(
+        self, tp: TopicPartition, offset: int
+    ) -> tuple[ShareNode, TopicIdPartition] | None:
         """Return the session that holds a record, and its partition; None if there is none."""
         for node in self._nodes.values():
             partition = node.find_held(tp, offset)

@@ -20,9 +20,10 @@ from aiokafkawire.group.consumer_protocol.events import (
     MemberFenced,
     ProtocolUnavailable,
 )
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition, TargetAssignment
+from aiokafkawire.group.consumer_protocol.states import TargetAssignment
 from aiokafkawire.group.consumer_requests import ConsumerGroupRequests, heartbeat_event
 from aiokafkawire.group.membership import events
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.consumer_group_heartbeat import (
@@ -62,7 +63,7 @@ def test_an_assignment_with_known_and_unknown_topics() -> None:
     event = heartbeat_event(
         HEARTBEAT, response(assignment=assignment(topics=[(ORDERS, [1, 0]), (OTHER, [3])])), NAMES
     )
-    owned = (OwnedPartition(ORDERS, "orders", 0), OwnedPartition(ORDERS, "orders", 1))
+    owned = (TopicIdPartition(ORDERS, "orders", 0), TopicIdPartition(ORDERS, "orders", 1))
     assert event == HeartbeatResponded(7, 5, 5.0, TargetAssignment(owned, {OTHER: (3,)}))
 
 
@@ -78,7 +79,7 @@ def test_repeated_and_negative_partitions_are_dropped() -> None:
         HEARTBEAT, response(assignment=assignment(topics=[(ORDERS, [1, -1, 1])])), NAMES
     )
     assert isinstance(event, HeartbeatResponded)
-    assert event.target == TargetAssignment((OwnedPartition(ORDERS, "orders", 1),))
+    assert event.target == TargetAssignment((TopicIdPartition(ORDERS, "orders", 1),))
 
 
 @pytest.mark.parametrize(

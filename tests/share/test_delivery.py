@@ -7,7 +7,7 @@ from uuid import UUID
 
 import anyio
 
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import current_task
 from aiokafkawire.share.acknowledgements import AcknowledgeType
 from aiokafkawire.share.delivery import DELIVERY_MARGIN_S, ShareDelivery
@@ -17,8 +17,8 @@ from aiokafkawire.share.session_context import ACKNOWLEDGE_DELAY_S
 from aiokafkawire.types import TopicPartition
 from tests.consumer.record_data import fetched, log
 
-ORDERS = OwnedPartition(UUID(int=1), "orders", 0)
-BILLS = OwnedPartition(UUID(int=2), "bills", 0)
+ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
+BILLS = TopicIdPartition(UUID(int=2), "bills", 0)
 LOCK_S = 30.0
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
 
@@ -38,14 +38,14 @@ class Node:
         self.acknowledged: dict[int, int] = {}
         self.held: dict[int, AcquisitionLock] = {}
 
-    def locks(self, partition: OwnedPartition) -> dict[int, AcquisitionLock]:
+    def locks(self, partition: TopicIdPartition) -> dict[int, AcquisitionLock]:
         return self.held
 
-    def is_undecided(self, partition: OwnedPartition, offset: int, lock: AcquisitionLock) -> bool:
+    def is_undecided(self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock) -> bool:
         return offset in self.held and self.acknowledged.get(offset, RENEW) == RENEW
 
     def acknowledge(
-        self, partition: OwnedPartition, offsets: list[int], type: int, lock: Any, **options: Any
+        self, partition: TopicIdPartition, offsets: list[int], type: int, lock: Any, **options: Any
     ) -> None:
         self.acknowledged.update(dict.fromkeys(offsets, type))
 

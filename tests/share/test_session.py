@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.share import session_events as events
@@ -20,7 +20,7 @@ from aiokafkawire.share.session import TRANSITIONS, ShareSessionMachine
 from aiokafkawire.share.session_context import ACKNOWLEDGE_DELAY_S, PARTITION_BACKOFF_S
 from tests import golden
 
-O0, O1 = (OwnedPartition(UUID(int=1), "orders", number) for number in (0, 1))
+O0, O1 = (TopicIdPartition(UUID(int=1), "orders", number) for number in (0, 1))
 BOTH = frozenset({O0, O1})
 REQUEST = 7
 ERROR = KafkaError("refused")
@@ -103,7 +103,7 @@ class Broker:
     """Drives a session as `ShareNode` does, with hand-made responses."""
 
     def __init__(
-        self, partitions: frozenset[OwnedPartition] = BOTH, *, demand: bool = True
+        self, partitions: frozenset[TopicIdPartition] = BOTH, *, demand: bool = True
     ) -> None:
         self.session = ShareSessionMachine()
         self.now = 0.0
@@ -158,7 +158,7 @@ class Broker:
         self.handle(events.RecordsAcknowledged(O0, offsets, type, lock))
 
 
-def acquired(first: int, last: int, partition: OwnedPartition = O0) -> events.FetchedPartition:
+def acquired(first: int, last: int, partition: TopicIdPartition = O0) -> events.FetchedPartition:
     return events.FetchedPartition(partition, acquired=(events.AcquiredOffsets(first, last, 1),))
 
 
@@ -212,7 +212,7 @@ def test_one_request_is_in_flight() -> None:
 def test_removed_partitions_are_forgotten_and_a_new_topic_id_is_another_partition() -> None:
     broker = Broker(frozenset({O0}))
     broker.sent()
-    recreated = OwnedPartition(UUID(int=2), "orders", 0)
+    recreated = TopicIdPartition(UUID(int=2), "orders", 0)
     broker.handle(events.PartitionsChanged(frozenset({recreated})))
     broker.respond()
     fetch = broker.sent()

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.errors import AcknowledgementFailed
-from aiokafkawire.group.consumer_protocol.states import OwnedPartition
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
 from aiokafkawire.share.sessions import ShareSessions
 from aiokafkawire.types import TopicPartition
 
-ORDERS = OwnedPartition(UUID(int=1), "orders", 0)
+ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
 ORDERS_0 = TopicPartition("orders", 0)
 
 

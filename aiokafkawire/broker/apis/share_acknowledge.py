@@ -13,7 +13,7 @@ from aiokafkawire.broker.apis.share_requests import (
     session_key,
 )
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
+from aiokafkawire.broker.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch
 from aiokafkawire.wire.messages.share_acknowledge import (
@@ -47,7 +47,7 @@ def error_response(
 
 def _acknowledge(
     context: RequestContext, request: ShareAcknowledgeRequest
-) -> dict[TopicIdPartition, AcknowledgeResult]:
+) -> dict[SessionPartition, AcknowledgeResult]:
     key = session_key(context, request.group_id, request.member_id)
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
@@ -66,7 +66,7 @@ def _acknowledge(
 
 
 def _response(
-    results: Mapping[TopicIdPartition, AcknowledgeResult], lock_ms: int
+    results: Mapping[SessionPartition, AcknowledgeResult], lock_ms: int
 ) -> ShareAcknowledgeResponse:
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     for key, result in results.items():

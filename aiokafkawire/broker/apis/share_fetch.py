@@ -26,8 +26,8 @@ from aiokafkawire.broker.share.share_partition_manager import LeaderSharePartiti
 from aiokafkawire.broker.share.share_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    SessionPartition,
     ShareSession,
-    TopicIdPartition,
     rotated,
 )
 from aiokafkawire.broker.topics import Partition
@@ -57,7 +57,7 @@ MAX_RECORDS = 2**31 - 1
 class _Position:
     """A partition of the session: found and loaded, or failed."""
 
-    key: TopicIdPartition
+    key: SessionPartition
     partition: Partition | None = None
     share: LeaderSharePartition | None = None
     code: ErrorCode = ErrorCode.NONE
@@ -84,7 +84,7 @@ async def _fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFe
     _check_renew(request)
     acknowledgements = parse_acknowledgements(request.topics, allows_renew=request.is_renew_ack)
     requested = [
-        TopicIdPartition(topic.topic_id, partition.partition_index)
+        SessionPartition(topic.topic_id, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
     ]
@@ -119,9 +119,9 @@ def _check_renew(request: ShareFetchRequest) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST)
 
 
-def _forgotten(request: ShareFetchRequest) -> list[TopicIdPartition]:
+def _forgotten(request: ShareFetchRequest) -> list[SessionPartition]:
     return [
-        TopicIdPartition(topic.topic_id, index)
+        SessionPartition(topic.topic_id, index)
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
@@ -135,8 +135,8 @@ class _Fetch:
         context: RequestContext,
         request: ShareFetchRequest,
         session: ShareSession,
-        added: Collection[TopicIdPartition],
-        results: dict[TopicIdPartition, AcknowledgeResult],
+        added: Collection[SessionPartition],
+        results: dict[SessionPartition, AcknowledgeResult],
     ) -> None:
         self._context = context
         self._request = request
@@ -203,7 +203,7 @@ class _Fetch:
             is_complete = is_complete or (was_loaded and self._is_satisfied([position]))
         return positions
 
-    def _locate(self, key: TopicIdPartition) -> tuple[_Position, bool]:
+    def _locate(self, key: SessionPartition) -> tuple[_Position, bool]:
         """Return a partition, and True if its share partition was loaded now."""
         position = _Position(key)
         share_key = SharePartitionKey(self._session.key.group_id, *key)
@@ -246,7 +246,7 @@ class _Fetch:
 
     def response(self, positions: Sequence[_Position]) -> ShareFetchResponse:
         """Return what is acquired of the partitions, and the results of acknowledgements."""
-        data: dict[TopicIdPartition, ShareFetchPartitionData] = {}
+        data: dict[SessionPartition, ShareFetchPartitionData] = {}
         left = self._limit_of(self._request.max_records)
         for position in positions:
             acquired = self._acquire(position, left, len(positions))

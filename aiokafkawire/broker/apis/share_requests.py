@@ -17,9 +17,9 @@ from aiokafkawire.broker.share.persister import SharePartitionKey
 from aiokafkawire.broker.share.share_partition import AcknowledgedRange
 from aiokafkawire.broker.share.share_sessions import (
     FINAL_EPOCH,
+    SessionPartition,
     ShareSession,
     ShareSessionKey,
-    TopicIdPartition,
 )
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.wire import ErrorCode
@@ -71,7 +71,7 @@ class AcknowledgeResult:
     message: str | None = None
 
 
-Acknowledgements = Mapping[TopicIdPartition, Sequence[AcknowledgedRange] | None]
+Acknowledgements = Mapping[SessionPartition, Sequence[AcknowledgedRange] | None]
 """Acknowledged ranges by partition; None if they are malformed."""
 
 
@@ -97,7 +97,7 @@ def session_key(
 
 
 def open_session(
-    context: RequestContext, key: ShareSessionKey, partitions: Iterable[TopicIdPartition]
+    context: RequestContext, key: ShareSessionKey, partitions: Iterable[SessionPartition]
 ) -> ShareSession:
     """Open a session, which ends with its connection. Raises `ApiError`."""
     if context.connection.is_closed:
@@ -119,11 +119,11 @@ def parse_acknowledgements(
     topics: Iterable[AcknowledgedTopic], *, allows_renew: bool
 ) -> Acknowledgements:
     """Return the acknowledgements of a request."""
-    found: dict[TopicIdPartition, Sequence[AcknowledgedRange] | None] = {}
+    found: dict[SessionPartition, Sequence[AcknowledgedRange] | None] = {}
     for topic in topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
-                key = TopicIdPartition(topic.topic_id, partition.partition_index)
+                key = SessionPartition(topic.topic_id, partition.partition_index)
                 found[key] = _parse(partition.acknowledgement_batches, allows_renew=allows_renew)
     return found
 
@@ -149,7 +149,7 @@ def _parse(
     return ranges
 
 
-def find_partition(context: RequestContext, key: TopicIdPartition) -> Partition:
+def find_partition(context: RequestContext, key: SessionPartition) -> Partition:
     """Return a partition of a request.
 
     Raises:
@@ -162,7 +162,7 @@ def find_partition(context: RequestContext, key: TopicIdPartition) -> Partition:
 
 def acknowledge(
     context: RequestContext, key: ShareSessionKey, acknowledgements: Acknowledgements
-) -> dict[TopicIdPartition, AcknowledgeResult]:
+) -> dict[SessionPartition, AcknowledgeResult]:
     """Acknowledge records of a member; return the result of each partition."""
     results = {}
     for each, ranges in acknowledgements.items():
@@ -178,7 +178,7 @@ def acknowledge(
 def _acknowledge(
     context: RequestContext,
     key: ShareSessionKey,
-    topic_partition: TopicIdPartition,
+    topic_partition: SessionPartition,
     ranges: Sequence[AcknowledgedRange] | None,
 ) -> None:
     partition = find_partition(context, topic_partition)

@@ -25,9 +25,9 @@ from aiokafkawire.broker.share.persister import (
 )
 from aiokafkawire.broker.share.share_partition import SharePartition, StateUpdate
 from aiokafkawire.broker.share.share_sessions import (
+    SessionPartition,
     ShareSession,
     ShareSessionCache,
-    TopicIdPartition,
 )
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.runtime import AutoResetEvent, Clock
@@ -185,7 +185,7 @@ class SharePartitionManager:
         self._release(node_id, session.key.group_id, session.key.member_id, session.partitions)
 
     def _release(
-        self, node_id: int, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]
+        self, node_id: int, group_id: str, member_id: str, partitions: Iterable[SessionPartition]
     ) -> None:
         node = self._node(node_id)
         now = self._clock.now()

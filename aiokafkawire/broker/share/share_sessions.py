@@ -16,10 +16,10 @@ from aiokafkawire.wire import ErrorCode
 __all__ = (
     "FINAL_EPOCH",
     "INITIAL_EPOCH",
+    "SessionPartition",
     "ShareSession",
     "ShareSessionCache",
     "ShareSessionKey",
-    "TopicIdPartition",
     "rotated",
 )
 
@@ -32,7 +32,7 @@ MAX_SESSION_PARTITIONS = 10_000
 """Limit of partitions of a session."""
 
 
-class TopicIdPartition(NamedTuple):
+class SessionPartition(NamedTuple):
     """A partition by the id of its topic."""
 
     topic_id: UUID
@@ -51,11 +51,11 @@ class ShareSession:
     """A session. `epoch` is the epoch that the next request must have."""
 
     key: ShareSessionKey
-    partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
+    partitions: dict[SessionPartition, None] = field(default_factory=dict)
     epoch: int = INITIAL_EPOCH + 1
 
     def update(
-        self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition] = ()
+        self, added: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()
     ) -> None:
         """Add and remove partitions, and move to the next epoch."""
         self.partitions.update(dict.fromkeys(added))
@@ -80,7 +80,7 @@ class ShareSessionCache:
         return connection in self._keys
 
     def open(
-        self, key: ShareSessionKey, partitions: Iterable[TopicIdPartition], connection: object
+        self, key: ShareSessionKey, partitions: Iterable[SessionPartition], connection: object
     ) -> ShareSession:
         """Open a session; it replaces one of the same member.
 
@@ -138,7 +138,7 @@ class ShareSessionCache:
         return any(key.group_id == group_id for key in self._keys.values())
 
 
-def rotated(partitions: Sequence[TopicIdPartition], offset: int) -> list[TopicIdPartition]:
+def rotated(partitions: Sequence[SessionPartition], offset: int) -> list[SessionPartition]:
     """Return a list that starts at another element."""
     start = offset % max(len(partitions), 1)
     return [*partitions[start:], *partitions[:start]]

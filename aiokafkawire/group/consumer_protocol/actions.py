@@ -20,6 +20,7 @@ from aiokafkawire.group.membership.effects import (
     RevokePartitions,
 )
 from aiokafkawire.group.membership.states import NextAction
+from aiokafkawire.group.topic_id_partition import Partitions, topic_partitions, without
 from aiokafkawire.runtime.interfaces import NEVER
 
 from . import states
@@ -102,7 +103,7 @@ def lose_and_rejoin(
 ) -> Outcome:
     """Join again with epoch 0 and the same member id; the partitions belong to others now."""
     reason = f"the coordinator removed the member ({error.reason})"
-    lost = (LosePartitions(states.topic_partitions(state.owned), reason),) if state.owned else ()
+    lost = (LosePartitions(topic_partitions(state.owned), reason),) if state.owned else ()
     joining = join(now, state.heartbeat.attempt)
     heartbeat = replace(joining.heartbeat, node=state.heartbeat.node)
     return with_heartbeat(joining, heartbeat), (LogMessage(f"rejoining: {reason}"), *lost)
@@ -116,7 +117,7 @@ def reconcile(context: ConsumerProtocolContext, state: states.InGroup, now: floa
     # mutation: assignment-applied-while-leaving
     if isinstance(state, states.ConsumerRevoking):
         return state, ()
-    to_revoke = states.without(state.owned, state.target.partitions)
+    to_revoke = without(state.owned, state.target.partitions)
     if not to_revoke:
         return _assign(context, state, now)
     if context.poll_timer.open_polls:
@@ -128,19 +129,19 @@ def reconcile(context: ConsumerProtocolContext, state: states.InGroup, now: floa
 def revoke(
     context: ConsumerProtocolContext,
     state: states.InGroup,
-    to_revoke: states.Partitions,
+    to_revoke: Partitions,
     next_action: NextAction,
 ) -> Outcome:
     request = context.new_request()
     revoking = states.ConsumerRevoking(
         state.heartbeat, state.epoch, state.owned, state.target, to_revoke, request, next_action
     )
-    return revoking, (RevokePartitions(request, states.topic_partitions(to_revoke)),)
+    return revoking, (RevokePartitions(request, topic_partitions(to_revoke)),)
 
 
 def _assign(context: ConsumerProtocolContext, state: states.InGroup, now: float) -> Outcome:
     """Own the target partitions, and report them with the next heartbeat, at once."""
-    to_add = states.without(state.target.partitions, state.owned)
+    to_add = without(state.target.partitions, state.owned)
     owned = state.target.partitions
     changed = owned != state.owned or isinstance(state, states.Reconciling)
     heartbeat = replace(state.heartbeat, next_at=now) if changed else state.heartbeat
@@ -151,8 +152,8 @@ def _assign(context: ConsumerProtocolContext, state: states.InGroup, now: float)
         context.settings.member_id, state.epoch, PROTOCOL, context.topics, is_leader=False
     )
     return stable, (
-        EnterGeneration(generation, states.topic_partitions(owned)),
-        AssignPartitions(states.topic_partitions(to_add)),
+        EnterGeneration(generation, topic_partitions(owned)),
+        AssignPartitions(topic_partitions(to_add)),
     )
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.membership.effects import MembershipEffect
+from aiokafkawire.group.topic_id_partition import Partitions
 from aiokafkawire.types import NodeId
-
-from .states import Partitions
 
 __all__ = (
     "ChangeEpoch",

@@ -10,6 +10,7 @@ from aiokafkawire.group.membership import states as outside
 from aiokafkawire.group.membership.actions import LEAVE_RESPONSE_TIMEOUT_S
 from aiokafkawire.group.membership.effects import LosePartitions
 from aiokafkawire.group.membership.states import NextAction
+from aiokafkawire.group.topic_id_partition import topic_partitions, without
 
 from . import actions, events, states
 from .actions import Outcome
@@ -197,8 +198,8 @@ def _end(
     """Lose all partitions but those that are being revoked, and end the membership."""
     owned = state.owned if isinstance(state, states.InGroup) else ()
     if isinstance(state, states.ConsumerRevoking):
-        owned = states.without(owned, state.to_revoke)
-    lost = (LosePartitions(states.topic_partitions(owned), str(error)),) if owned else ()
+        owned = without(owned, state.to_revoke)
+    lost = (LosePartitions(topic_partitions(owned), str(error)),) if owned else ()
     if isinstance(state, states.ConsumerRevoking):
         return actions.end_while_revoking(state, ended), lost
     return ended, lost

@@ -14,6 +14,7 @@ from aiokafkawire.group.membership.effects import (
     LosePartitions,
 )
 from aiokafkawire.group.membership.states import NextAction
+from aiokafkawire.group.topic_id_partition import topic_partitions, without
 
 from . import actions, events, states
 from .actions import Outcome
@@ -39,7 +40,7 @@ def revoke_in_poll(
     event: shared.PollStarted,
     now: float,
 ) -> Outcome:
-    to_revoke = states.without(state.owned, state.target.partitions)
+    to_revoke = without(state.owned, state.target.partitions)
     return actions.revoke(context, state, to_revoke, NextAction.JOIN)
 
 
@@ -49,7 +50,7 @@ def revoked(
     event: shared.PartitionsRevoked,
     now: float,
 ) -> Outcome:
-    left = states.without(state.owned, state.to_revoke)
+    left = without(state.owned, state.to_revoke)
     if state.ended is not None:
         return actions.or_leave(context, state.next_action, (state.ended, ()), now)
     if state.next_action is not NextAction.JOIN:
@@ -69,7 +70,7 @@ def fenced_while_revoking(
     """Join again after the revocation. All other partitions are lost."""
     rejoining, effects = actions.lose_and_rejoin(
         context,
-        replace(state, owned=states.without(state.owned, state.to_revoke)),
+        replace(state, owned=without(state.owned, state.to_revoke)),
         event.error,
         now,
     )
@@ -87,7 +88,7 @@ def check_poll_timer(
         return actions.send_due_heartbeat(context, state, now)
     limit = context.settings.max_poll_interval_ms
     reason = f"the application did not poll within max_poll_interval_ms ({limit})"
-    lost = (LosePartitions(states.topic_partitions(state.owned), reason),) if state.owned else ()
+    lost = (LosePartitions(topic_partitions(state.owned), reason),) if state.owned else ()
     leave = actions.send_leave(context, now, "max_poll_interval_ms exceeded")
     context.may_be_known = False
     leaving = states.LeavingUnpolled(leave.request, leave.deadline)

@@ -5,14 +5,14 @@ Names follow Java's `MemberState` where the state is the same. `table` has the t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from uuid import UUID
 
 from aiokafkawire.group.membership.states import MembershipState, NextAction
+from aiokafkawire.group.topic_id_partition import Partitions, TopicIdPartition
 from aiokafkawire.runtime.interfaces import NEVER
-from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.types import NodeId
 
 __all__ = (
     "JOIN_EPOCH",
@@ -24,37 +24,13 @@ __all__ = (
     "HeartbeatSchedule",
     "InGroup",
     "LeavingUnpolled",
-    "OwnedPartition",
-    "Partitions",
     "Reconciling",
     "ReportedFields",
     "TargetAssignment",
-    "topic_partitions",
-    "without",
 )
 
 JOIN_EPOCH = 0
 """Member epoch of a heartbeat that joins."""
-
-
-class OwnedPartition(NamedTuple):
-    """A partition with the id of its topic: a topic that is created again is another one."""
-
-    topic_id: UUID
-    topic: str
-    partition: int
-
-
-Partitions = tuple[OwnedPartition, ...]
-
-
-def topic_partitions(partitions: Collection[OwnedPartition]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(owned.topic, owned.partition) for owned in partitions)
-
-
-def without(partitions: Partitions, removed: Collection[OwnedPartition]) -> Partitions:
-    removed = set(removed)
-    return tuple(owned for owned in partitions if owned not in removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +46,7 @@ class TargetAssignment:
     def resolve(self, names: Mapping[UUID, str]) -> TargetAssignment:
         """Return the assignment with the names of more topics."""
         found = [
-            OwnedPartition(topic_id, names[topic_id], partition)
+            TopicIdPartition(topic_id, names[topic_id], partition)
             for topic_id, numbers in self.unresolved.items()
             if topic_id in names
             for partition in numbers

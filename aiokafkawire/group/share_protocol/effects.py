@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokafkawire.group.consumer_protocol.states import Partitions
 from aiokafkawire.group.membership.effects import MembershipEffect
+from aiokafkawire.group.topic_id_partition import Partitions
 
 __all__ = ("ReplaceAssignment",)
 

@@ -36,6 +36,7 @@ from aiokafkawire.group.consumer_protocol.effects import (
 from aiokafkawire.group.membership import events as shared
 from aiokafkawire.group.membership import states as outside
 from aiokafkawire.group.membership.effects import AssignPartitions, RevokePartitions
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire import ErrorCode
 from tests.group.consumer_protocol.test_machine import (
@@ -239,7 +240,7 @@ def test_an_assignment_that_comes_while_leaving_is_not_applied() -> None:
     machine.handle(shared.Subscribed((*TOPICS, "payments")), 2.0)
     heartbeat = due(machine, 2.0)
     revoke = only(machine.handle(shared.Unsubscribed(), 2.1), RevokePartitions)
-    more = states.OwnedPartition(O0.topic_id, "orders", 2)
+    more = TopicIdPartition(O0.topic_id, "orders", 2)
     target = states.TargetAssignment((O0, O1, more))
     effects = machine.handle(
         events.HeartbeatResponded(heartbeat.request, 3, INTERVAL_S, target), 2.2

@@ -32,12 +32,13 @@ from aiokafkawire.group.membership.effects import (
     MembershipEffect,
     RevokePartitions,
 )
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.types import TopicPartition
 from tests import golden
 
 ORDERS, PAYMENTS = UUID(int=1), UUID(int=2)
-O0, O1 = (states.OwnedPartition(ORDERS, "orders", number) for number in (0, 1))
+O0, O1 = (TopicIdPartition(ORDERS, "orders", number) for number in (0, 1))
 REQUEST = 7
 ERROR = KafkaError("refused")
 INTERVAL_S = 5.0
@@ -308,7 +309,7 @@ def test_a_deleted_topic_is_revoked_by_its_name_although_the_metadata_lacks_it()
 def test_a_recreated_topic_is_revoked_and_assigned() -> None:
     machine = joined(open_polls=1)
     heartbeat = due(machine, 6.0)
-    new = states.OwnedPartition(UUID(int=9), "orders", 0)
+    new = TopicIdPartition(UUID(int=9), "orders", 0)
     target = states.TargetAssignment((new,))
     effects = machine.handle(
         events.HeartbeatResponded(heartbeat.request, 3, INTERVAL_S, target), 6.0

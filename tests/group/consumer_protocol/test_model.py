@@ -28,10 +28,11 @@ from aiokafkawire.group.membership.effects import (
     LosePartitions,
     RevokePartitions,
 )
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.types import TopicPartition
 
 TOPIC = UUID(int=1)
-PARTITIONS = tuple(states.OwnedPartition(TOPIC, "orders", number) for number in range(6))
+PARTITIONS = tuple(TopicIdPartition(TOPIC, "orders", number) for number in range(6))
 INTERVAL_S = 1.0
 FENCED = KafkaError("fenced")
 

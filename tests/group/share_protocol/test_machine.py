@@ -28,12 +28,13 @@ from aiokafkawire.group.share_protocol.assigning import UNASSIGNED_INTERVAL_S
 from aiokafkawire.group.share_protocol.effects import ReplaceAssignment
 from aiokafkawire.group.share_protocol.machine import ShareProtocolMachine
 from aiokafkawire.group.share_protocol.table import TRANSITIONS
+from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.types import TopicPartition
 from tests import golden
 
 ORDERS, PAYMENTS = UUID(int=1), UUID(int=2)
-O0, O1 = (states.OwnedPartition(ORDERS, "orders", number) for number in (0, 1))
+O0, O1 = (TopicIdPartition(ORDERS, "orders", number) for number in (0, 1))
 REQUEST = 7
 ERROR = KafkaError("refused")
 INTERVAL_S = 5.0
@@ -227,7 +228,7 @@ def test_unknown_topics_are_read_once_their_names_are_known() -> None:
     only(effects, RefreshTopics)
     assert only(effects, ReplaceAssignment).partitions == (O0,)
     effects = machine.handle(events.TopicsResolved({PAYMENTS: "payments"}), 1.0)
-    payment = states.OwnedPartition(PAYMENTS, "payments", 3)
+    payment = TopicIdPartition(PAYMENTS, "payments", 3)
     assert only(effects, ReplaceAssignment).partitions == (O0, payment)
 
 
