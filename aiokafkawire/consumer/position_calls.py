@@ -145,9 +145,9 @@ class PositionCalls(ConsumerBase):
     def group_metadata(self) -> GroupMetadata:
         """Return the group id, generation and member id, for a transaction (KIP-447).
 
-        If the group has removed this member, the old generation and member id stay until the next
-        call that returns records, so that the coordinator refuses the offsets. They are -1 and ""
-        before the first rebalance and with `assign`.
+        If the group has removed this member, the old generation and member id stay until a call
+        for records returns after the member has joined again, so that the coordinator refuses the
+        offsets of earlier records. They are -1 and "" before the first rebalance and with `assign`.
 
         Raises:
             InvalidOption: The consumer has no `group_id`.

@@ -131,7 +131,7 @@ class GroupMember(ABC):
         self._deadline_moved = AutoResetEvent()
         self._closed = anyio.Event()
         self._last_generation: states.Generation | None = None
-        self._lost_generation: states.Generation | None = None  # until the next poll
+        self._lost_generation: states.Generation | None = None  # until a poll of a member ends
 
     # --- for the client ---
 
@@ -177,12 +177,13 @@ class GroupMember(ABC):
 
     def poll_started(self) -> None:
         """Record the start of a poll. Records returned before are processed."""
-        self._lost_generation = None
         self._machine.context.poll_timer.start_poll(self._clock.now())
         self._handle(events.PollStarted())
 
     def poll_finished(self) -> None:
-        """Record the end of a poll."""
+        """Record the end of a poll, which may return records of the current generation."""
+        if self._machine.generation is not None:
+            self._lost_generation = None
         # The poll timer is checked with the next heartbeat.
         self._machine.context.poll_timer.finish_poll(self._clock.now())
 
@@ -334,8 +335,8 @@ class CommittingMember(GroupMember):
     def metadata(self) -> GroupMetadata:
         """Return the group metadata for a transaction's offsets (KIP-447).
 
-        After the partitions were lost, this is the lost generation until the next poll, so that
-        the coordinator fences the transaction.
+        After the partitions were lost, this is the lost generation until a poll ends while this
+        is a member again, so that the coordinator fences the transaction.
         """
         # mutation: lost-member-offsets-sent-in-new-generation
         generation = self._lost_generation or self._machine.generation or self._last_generation

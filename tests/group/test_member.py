@@ -505,6 +505,43 @@ async def test_group_metadata_names_the_lost_generation_until_the_next_poll() ->
                 reader.group_metadata()
 
 
+async def test_group_metadata_is_current_after_a_poll_in_which_the_member_rejoined() -> None:
+    async with orders_broker(records=3, **QUICK_SESSIONS) as broker:
+        options: dict[str, Any] = {"group_instance_id": "i", "enable_auto_commit": False}
+        async with consumer(broker, "orders", group_id="g", **options) as reader:
+            await read(reader, 3)
+            first = reader.group_metadata()
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
+            # Nothing is committed, so one call loses the partition, rejoins and reads again.
+            assert len(await reader.getmany(timeout_ms=TIMEOUT_S * 1000)) == 1
+            generation = reader._running.require_group().member.generation
+            assert generation is not None
+            now = GroupMetadata("g", generation.number, generation.member_id, "i")
+            assert reader.group_metadata() == now != first
+
+
+async def test_group_metadata_names_the_lost_generation_after_a_poll_outside_of_the_group() -> None:
+    async with orders_broker(records=3, **QUICK_SESSIONS) as broker:
+        options: dict[str, Any] = {"group_instance_id": "i", "enable_auto_commit": False}
+        async with consumer(broker, "orders", group_id="g", **options) as reader:
+            await read(reader, 3)
+            first = reader.group_metadata()
+            polled = anyio.Event()
+
+            async def hold(seen: SeenRequest) -> None:
+                await polled.wait()
+
+            broker.on(ApiKey.JOIN_GROUP, hold)
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
+            await until(lambda: not reader.assignment())
+            assert not await reader.getmany(timeout_ms=0)
+            polled.set()
+            await until(reader.assignment)
+            assert reader.group_metadata() == first
+            await read(reader, 3)
+            assert reader.group_metadata() != first
+
+
 async def test_unsubscribing_leaves_and_subscribing_again_joins() -> None:
     async with orders_broker() as broker:
         await broker.create_topic("payments", 1)
