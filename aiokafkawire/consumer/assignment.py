@@ -19,13 +19,15 @@ __all__ = ("ConsumerAssignment", "offsets_to_commit")
 class ConsumerAssignment:
     """The assigned partitions, by topic and number.
 
-    The cost of a call grows with the partitions that have records (`_with_data`, in delivery order)
+    The cost of a call grows with the partitions that have records (`with_data`, in delivery order)
     or an error (`failed`), not with all assigned partitions.
 
     Attributes:
         whole_topics: All partitions of the subscribed topics are read: there is neither a group nor
             a manual assignment.
         counters: Counters for `metrics`.
+        with_data: Partitions with undelivered records, and perhaps some already drained, in the
+            order of delivery.
         failed: Partitions with an error to raise.
     """
 
@@ -33,7 +35,7 @@ class ConsumerAssignment:
         self.whole_topics = False
         self.counters = ConsumerCounters()
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
-        self._with_data: dict[AssignedPartition, None] = {}
+        self.with_data: dict[AssignedPartition, None] = {}
         self.failed: dict[AssignedPartition, None] = {}
 
     def __len__(self) -> int:
@@ -70,24 +72,20 @@ class ConsumerAssignment:
         self._partitions[partition.tp] = partition
         partition.track_failure_in(self.failed)
         if partition.buffer is not None and not partition.buffer.is_empty:
-            self._with_data[partition] = None
+            self.with_data[partition] = None
 
     def on_records_fetched(self, partition: AssignedPartition) -> None:
         """Note that a fetch has returned records, unless the partition was removed meanwhile."""
         if self._partitions.get(partition.tp) is partition:
-            self._with_data.setdefault(partition)
+            self.with_data.setdefault(partition)
 
     def remove(self, partitions: Iterable[AssignedPartition]) -> None:
         """Remove partitions. A newer partition of the same name stays."""
         for partition in partitions:
             if self._partitions.get(partition.tp) is partition:
                 del self._partitions[partition.tp]
-                self._with_data.pop(partition, None)
+                self.with_data.pop(partition, None)
                 partition.track_failure_in(None)
-
-    def partitions_with_data(self) -> list[AssignedPartition]:
-        """Return the partitions with undelivered records, and perhaps some already drained."""
-        return list(self._with_data)
 
     # --- delivery ---
 
@@ -109,21 +107,21 @@ class ConsumerAssignment:
         self, only: Collection[TopicPartition] | None
     ) -> Iterator[tuple[AssignedPartition, FetchBuffer]]:
         """Yield the partitions with readable records in delivery order; forget empty ones."""
-        for partition in list(self._with_data):
+        for partition in list(self.with_data):
             buffer = partition.readable_buffer
             if buffer is None:
                 buffer = partition.buffer
                 if buffer is None or buffer.is_empty:
-                    del self._with_data[partition]
+                    del self.with_data[partition]
             elif buffer.is_empty:
-                del self._with_data[partition]
+                del self.with_data[partition]
             elif only is None or partition.tp in only:
                 yield partition, buffer
 
     def move_to_end(self, partition: AssignedPartition) -> None:
         """Deliver records of all other partitions next."""
-        self._with_data.pop(partition, None)
-        self._with_data[partition] = None
+        self.with_data.pop(partition, None)
+        self.with_data[partition] = None
 
     # --- committing ---
 

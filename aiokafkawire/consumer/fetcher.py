@@ -124,7 +124,7 @@ class Fetcher:
                 self._changes.check_all = True
             await self._update_planner(metadata, follow=is_new)
             now = self._runtime.clock.now()
-            with_data = self._assignment.partitions_with_data()
+            with_data = self._assignment.with_data
             for plan in self._planner.start_fetches(with_data, metadata.leader, now):
                 self._supervisor.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
             self._changes.waits_for_room = self._planner.buffers_full

@@ -68,16 +68,18 @@ async def fetch_epoch_ends(
 
 
 def _request(queries: Mapping[TopicPartition, EpochQuery]) -> OffsetForLeaderEpochRequest:
-    def partition(tp: TopicPartition) -> OffsetForLeaderPartition:
-        query = queries[tp]
-        return OffsetForLeaderPartition(
-            partition=tp.partition,
-            current_leader_epoch=query.current_leader_epoch,
-            leader_epoch=query.epoch,
-        )
-
     topics = [
-        OffsetForLeaderTopic(topic=topic, partitions=[*map(partition, tps)])
+        OffsetForLeaderTopic(
+            topic=topic,
+            partitions=[
+                OffsetForLeaderPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=queries[tp].current_leader_epoch,
+                    leader_epoch=queries[tp].epoch,
+                )
+                for tp in tps
+            ],
+        )
         for topic, tps in partitions_by_topic(queries).items()
     ]
     return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics)

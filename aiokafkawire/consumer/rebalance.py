@@ -229,7 +229,11 @@ class RebalanceHandler:
         commit_ids: list[int] = []
         count = 0
         async for chunk in in_slices(partitions):
-            owned = [partition for partition in chunk if self._is_owned(partition)]
+            owned = [
+                partition
+                for partition in chunk
+                if partition in (self._owned.get(partition.tp), self._assignment.get(partition.tp))
+            ]
             offsets = self._offsets.pending_offsets(partition.tp for partition in owned)
             if self._config.enable_auto_commit:
                 offsets |= offsets_to_commit(owned, offsets)
@@ -251,7 +255,3 @@ class RebalanceHandler:
                 error,
                 extra=log_fields(self._supervisor.fields, error=error, partitions=count),
             )
-
-    def _is_owned(self, partition: AssignedPartition) -> bool:
-        tp = partition.tp
-        return self._owned.get(tp) is partition or self._assignment.get(tp) is partition

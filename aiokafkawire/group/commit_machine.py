@@ -307,7 +307,8 @@ def _response_received(
     must_await_rebalance = must_retry = must_verify = must_find_coordinator = False
     is_member = state.generation != NO_GENERATION
     rejoins = event.in_cooperative_rejoin or state.rejoined is not None
-    unknown_topic_responses = _count_unknown_topics(state, event.codes)
+    has_unknown_topics = not _UNKNOWN_TOPIC_CODES.isdisjoint(event.codes.values())
+    unknown_topic_responses = state.unknown_topic_responses + 1 if has_unknown_topics else 0
     for tp, sent in state.sent.items():
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         rebalancing = is_member and code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -358,11 +359,6 @@ def _response_received(
     if must_retry:
         return _back_off(machine, state.attempt, now, unknown_topic_responses), effects
     return CommitIdle(), effects
-
-
-def _count_unknown_topics(state: CommitInFlight, codes: Mapping[TopicPartition, int]) -> int:
-    unknown = _UNKNOWN_TOPIC_CODES.intersection(codes.values())
-    return state.unknown_topic_responses + 1 if unknown else 0
 
 
 def _await_rebalance(machine: CommitMachine, state: CommitInFlight, now: float) -> Outcome:

@@ -66,7 +66,7 @@ class GroupLeader:
             GroupFailed: The assignor failed or returned an invalid assignment.
         """
         members = self._decode(joined)
-        counts = await self._count_partitions(subscribed_topics(members))
+        counts = await self._count_partitions(members)
         racks = replica_racks(self._cluster.metadata, counts)
         assignments = compute_assignments(self._assignors[protocol], counts, members, racks)
         self._log_idle_members(counts, members, assignments)
@@ -74,7 +74,7 @@ class GroupLeader:
 
     async def watch(self, joined: Sequence[states.JoinedMember]) -> None:
         """Watch the members' topics without computing an assignment."""
-        await self._count_partitions(subscribed_topics(self._decode(joined)))
+        await self._count_partitions(self._decode(joined))
 
     def stop_watching(self) -> None:
         """Remove the topics from the metadata: this member is no longer the leader."""
@@ -157,9 +157,10 @@ class GroupLeader:
             ),
         )
 
-    async def _count_partitions(self, topics: Sequence[str]) -> dict[str, int]:
-        """Return the number of partitions per existing topic, and watch all `topics`."""
+    async def _count_partitions(self, members: Sequence[MemberSubscription]) -> dict[str, int]:
+        """Return the number of partitions per existing topic, and watch all subscribed topics."""
         self.stop_watching()
+        topics = sorted({topic for member in members for topic in member.topics})
         self._counts = dict.fromkeys(topics, 0)
         self._cluster.add_topics(topics)
         deadline = self._clock.now() + self._cluster.config.request_timeout_ms / 1000
@@ -171,7 +172,7 @@ class GroupLeader:
                 break
             metadata = self._cluster.metadata
         counts = {topic: len(metadata.partitions(topic)) for topic in topics}
-        if list(self._counts) == list(topics):
+        if list(self._counts) == topics:
             self._counts = counts
         return {topic: count for topic, count in counts.items() if count}
 
@@ -205,11 +206,6 @@ def decode_subscriptions(
             )
         )
     return subscriptions, unreadable
-
-
-def subscribed_topics(members: Sequence[MemberSubscription]) -> list[str]:
-    """Return all subscribed topics, sorted."""
-    return sorted({topic for member in members for topic in member.topics})
 
 
 def replica_racks(

@@ -359,16 +359,6 @@ def offset_commit_request(
     ids: Mapping[str, UUID],
 ) -> OffsetCommitRequest:
     """Return an OffsetCommit request. Topics have their names and, where known, their ids."""
-
-    def partition(tp: TopicPartition) -> OffsetCommitRequestPartition:
-        offset = offsets[tp]
-        return OffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=offset.offset,
-            committed_leader_epoch=offset.leader_epoch,
-            committed_metadata=offset.metadata,
-        )
-
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=commit_identity.generation,
@@ -376,7 +366,17 @@ def offset_commit_request(
         group_instance_id=commit_identity.group_instance_id,
         topics=[
             OffsetCommitRequestTopic(
-                name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=[*map(partition, tps)]
+                name=topic,
+                topic_id=ids.get(topic, ZERO_UUID),
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=tp.partition,
+                        committed_offset=offsets[tp].offset,
+                        committed_leader_epoch=offsets[tp].leader_epoch,
+                        committed_metadata=offsets[tp].metadata,
+                    )
+                    for tp in tps
+                ],
             )
             for topic, tps in partitions_by_topic(offsets).items()
         ],

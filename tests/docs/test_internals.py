@@ -109,9 +109,10 @@ async def rejoin(broker: KafkaBroker, trace: Trace) -> None:
             broker.on(ApiKey.HEARTBEAT, Answer(error_code=ErrorCode.REBALANCE_IN_PROGRESS), times=1)
             while not broker.requests.of(ApiKey.SYNC_GROUP)[1:]:
                 await consumer.getmany(timeout_ms=100)
-            # The broker has seen the request; the member may not have the response yet.
-            while not consumer.assignment() or not broker.requests.of(ApiKey.OFFSET_FETCH)[1:]:
+            while not broker.requests.of(ApiKey.OFFSET_FOR_LEADER_EPOCH):
                 await consumer.getmany(timeout_ms=100)
+            # The broker has seen the request; the consumer may not have the response yet.
+            await consumer.getmany(timeout_ms=100)
 
 
 async def commit(broker: KafkaBroker, trace: Trace) -> None:

@@ -108,7 +108,7 @@ class InHeartbeats(MembershipState):
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return (self.heartbeat.request,)
+        return (getattr(self, "request", None), self.heartbeat.request)
 
     @property
     def deadline(self) -> float:
@@ -134,10 +134,6 @@ class LeavingUnpolled(MembershipState):
     request: int
     until: float
     rejoins: bool = False
-
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request,)
 
     @property
     def deadline(self) -> float:
@@ -197,7 +193,3 @@ class ConsumerRevoking(Reconciling):
     request: int
     next_action: NextAction
     ended: MembershipState | None = None
-
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.heartbeat.request)

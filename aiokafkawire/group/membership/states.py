@@ -110,14 +110,15 @@ class JoinedMember:
 class MembershipState:
     """Base of all states.
 
-    `awaited` are the numbers of the requests in flight. `DeadlineReached` is due at `deadline`.
+    `awaited` are the numbers of the requests in flight: the `request` of the state, if it has one,
+    and that of its heartbeat. `DeadlineReached` is due at `deadline`.
     """
 
     __slots__ = ()
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return ()
+        return (getattr(self, "request", None),)
 
     @property
     def deadline(self) -> float:
@@ -164,10 +165,6 @@ class FindingCoordinator(AttemptingJoin):
     identity: JoinIdentity
     request: int
 
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request,)
-
 
 @dataclass(frozen=True, slots=True)
 class BackingOff(AttemptingJoin):
@@ -191,10 +188,6 @@ class Joining(AttemptingJoin):
     topics: tuple[str, ...]
     request: int
 
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request,)
-
 
 class InGeneration(MembershipState):
     """Base of the states of a member of a generation, which sends heartbeats."""
@@ -205,7 +198,7 @@ class InGeneration(MembershipState):
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return (self.heartbeat.request,)
+        return (getattr(self, "request", None), self.heartbeat.request)
 
     @property
     def deadline(self) -> float:
@@ -218,10 +211,6 @@ class AwaitingAssignment(InGeneration):
     __slots__ = ()
     request: int
     attempt: JoinAttempt
-
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.heartbeat.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +282,6 @@ class Revoking(Assigned):
     reason: str = ""
     to_add: Assignment | None = None
 
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.heartbeat.request)
-
 
 @dataclass(frozen=True, slots=True)
 class PendingLeave:
@@ -325,10 +310,6 @@ class CooperativeRejoinInFlight(CooperativeRejoin):
 
     __slots__ = ()
     request: int
-
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.heartbeat.request)
 
     @property
     def deadline(self) -> float:
@@ -412,10 +393,6 @@ class AwaitingMemberId(MembershipState):
     until: float
 
     @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request,)
-
-    @property
     def deadline(self) -> float:
         return self.until
 
@@ -425,10 +402,6 @@ class Leaving(MembershipState):
     request: int
     next_action: NextAction
     until: float
-
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request,)
 
     @property
     def deadline(self) -> float:
