@@ -98,6 +98,7 @@ def _common(release: Release, nodes: int) -> dict[str, str]:
     if release.number >= (4, 2):
         settings["group.share.min.heartbeat.interval.ms"] = "100"
         settings["group.share.heartbeat.interval.ms"] = "200"
+        settings["group.share.min.session.timeout.ms"] = "500"
         settings["group.share.min.record.lock.duration.ms"] = "1000"
     if release.number >= (4, 3):
         settings["group.consumer.assignment.interval.ms"] = "0"

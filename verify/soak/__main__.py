@@ -17,6 +17,7 @@ from tests.brokers.kafka import Kafka, Unavailable
 from verify.soak import proofs
 from verify.soak.chain import SHORT, chain, chain_without
 from verify.soak.proofs import Report
+from verify.soak.share_group import share_group
 
 PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "leader": proofs.leader_killed,
@@ -28,11 +29,18 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "churn-consumer": partial(proofs.many_members, strategy="consumer"),
     "coordinator-consumer": partial(proofs.coordinator_killed, strategy="consumer"),
     "coordinator-cooperative": partial(proofs.coordinator_killed, strategy="cooperative-sticky"),
+    "share": share_group,
     "chain": chain,
     "chain-without": chain_without,
     "chain-short": partial(chain, messages=20_000, fault_plan=SHORT),
 }
-APART = {"chain-short", "churn-consumer", "coordinator-consumer", "coordinator-cooperative"}
+APART = {
+    "chain-short",
+    "churn-consumer",
+    "coordinator-consumer",
+    "coordinator-cooperative",
+    "share",
+}
 """Proofs that run if they are named."""
 ALL = [name for name in PROOFS if name not in APART]
 NODES = 3

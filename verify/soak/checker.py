@@ -165,3 +165,46 @@ def longest_gap(times: Iterable[float], begin: float, end: float) -> float:
     inside = sorted(time for time in times if begin < time < end)
     edges = [begin, *inside, end]
     return max(later - earlier for earlier, later in pairwise(edges))
+
+
+class ShareEvent(NamedTuple):
+    """Records that were delivered to a member of a share group, or accepted by it.
+
+    `delivery_count` is None if the acceptance of the records was confirmed.
+    """
+
+    at: float
+    member: str
+    delivery_count: int | None
+    places: frozenset[PartitionOffset]
+
+
+def expand(spans: Iterable[Span]) -> frozenset[PartitionOffset]:
+    """Return the single offsets of spans."""
+    return frozenset(
+        PartitionOffset(span.partition, offset)
+        for span in spans
+        for offset in range(span.first, span.end)
+    )
+
+
+def check_accepted(history: Iterable[ShareEvent]) -> list[str]:
+    """Check that no record was delivered again after its acceptance was confirmed.
+
+    `history` is in the order of time. A member that was stopped reports a delivery late; its count
+    is then not above that of the accepted one.
+    """
+    counts: dict[tuple[str, PartitionOffset], int] = {}
+    accepted: dict[PartitionOffset, int] = {}
+    again = set()
+    for _, member, count, places in history:
+        for place in places:
+            if count is None:
+                accepted[place] = counts[member, place]
+            else:
+                counts[member, place] = count
+                if count > accepted.get(place, count):
+                    again.add(place)
+    if not again:
+        return []
+    return [f"{len(again)} delivered again after they were accepted: {_some(sorted(again))}"]

@@ -125,3 +125,35 @@ def test_copies_that_are_not_are_noticed(partition: int, change: Any, problem: s
     found = copied(20, 3)
     found[partition] = change(found[partition])
     assert any(problem in each for each in checker.check_copies(20, 3, found))
+
+
+def share_event(at: float, member: str, count: int | None, *offsets: int) -> checker.ShareEvent:
+    places = frozenset(checker.PartitionOffset(0, offset) for offset in offsets)
+    return checker.ShareEvent(at, member, count, places)
+
+
+def test_records_that_come_again_before_they_are_accepted_are_right() -> None:
+    history = [
+        share_event(1, "a", 1, 0, 1),
+        share_event(2, "b", 2, 1),
+        share_event(3, "a", None, 0),
+        share_event(4, "b", None, 1),
+        # It was stopped after the delivery.
+        share_event(5, "c", 1, 1),
+    ]
+    assert checker.check_accepted(history) == []
+
+
+def test_an_accepted_record_that_comes_again_is_noticed() -> None:
+    history = [
+        share_event(1, "a", 1, 0, 1),
+        share_event(2, "a", None, 0),
+        share_event(3, "b", 2, 0, 1),
+    ]
+    [problem] = checker.check_accepted(history)
+    assert problem.startswith("1 delivered again after they were accepted: ")
+
+
+def test_spans_are_expanded() -> None:
+    spans = [checker.Span(0, 1, 3), checker.Span(1, 5, 6)]
+    assert checker.expand(spans) == {(0, 1), (0, 2), (1, 5)}
