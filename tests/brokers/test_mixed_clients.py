@@ -31,18 +31,18 @@ JAVA, LIBRDKAFKA, OURS = "java", "librdkafka", "ours"
 class JavaMember:
     """Kafka's console consumer, which prints the records that it reads."""
 
+    TOOL = "ConsoleConsumer"
+    CONFIG = "group.protocol=consumer\nauto.offset.reset=earliest\nauto.commit.interval.ms=100\n"
+
     def __init__(self, servers: str, topic: str, group: str, folder: Path) -> None:
         release = RELEASES[DEFAULT_VERSION]
         with what_real_kafka_needs():
             java, jars = java_for(release), fetch(release)
         config = folder / "consumer.properties"
-        config.write_text(
-            "group.protocol=consumer\nauto.offset.reset=earliest\nauto.commit.interval.ms=100\n"
-            f"client.id={JAVA}\n"
-        )
+        config.write_text(f"{self.CONFIG}client.id={JAVA}\n")
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         command = (str(java), *JAVA_OPTIONS, quiet, "-cp", f"{jars}/*")
-        tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+        tool = f"org.apache.kafka.tools.consumer.{self.TOOL}"
         where = ("--bootstrap-server", servers, "--topic", topic, "--group", group)
         self._process = Process(
             (*command, tool, *where, "--command-config", str(config)), folder / "java.log"
