@@ -19,9 +19,6 @@ from typing import Any
 from aiokafkawire import AcknowledgementFailed, ShareConsumer, ShareRecord, TopicPartition
 from verify.soak.group_worker import POLL_MS, emit
 
-RELEASE_TIMEOUT_MS = 5_000
-"""Limit of a request: a broker that dies without a word must not hold the records for long."""
-
 
 def spans(offsets: Iterable[tuple[int, int]]) -> list[list[int]]:
     """Return runs of consecutive offsets as [partition, first, end] each."""
@@ -45,23 +42,35 @@ def emit_delivered(records: Sequence[ShareRecord]) -> None:
     emit("delivered", counts={count: spans(places(some)) for count, some in by_count.items()})
 
 
-def on_result(
-    tp: TopicPartition, offsets: Sequence[int], error: AcknowledgementFailed | None
-) -> None:
-    found = spans((tp.partition, offset) for offset in offsets)
-    if error is None:
-        emit("accepted", spans=found)
-    else:
-        emit("failed", spans=found, error=str(error))
+class Acceptances:
+    """Reports the results of acceptances. The consumer also reports those of its own releases."""
 
+    def __init__(self) -> None:
+        self._waiting: set[tuple[int, int]] = set()
 
-def accept(records: Iterable[ShareRecord]) -> None:
-    """Accept what is still held; other records are delivered again."""
-    for record in records:
-        try:
-            record.accept()
-        except AcknowledgementFailed as error:
-            emit("failed", spans=spans(places([record])), error=str(error))
+    def begin(self, records: Sequence[ShareRecord]) -> None:
+        found = places(records)
+        self._waiting.update(found)
+        emit("accepting", spans=spans(found))
+
+    def on_result(
+        self, tp: TopicPartition, offsets: Sequence[int], error: AcknowledgementFailed | None
+    ) -> None:
+        found = self._waiting.intersection((tp.partition, offset) for offset in offsets)
+        self._waiting -= found
+        if error is None:
+            emit("accepted", spans=spans(found))
+        else:
+            emit("failed", spans=spans(found), error=str(error))
+
+    def accept(self, records: Sequence[ShareRecord]) -> None:
+        """Accept what is still held; other records are delivered again."""
+        for record in records:
+            try:
+                record.accept()
+            except AcknowledgementFailed as error:
+                tp = TopicPartition(record.topic, record.partition)
+                self.on_result(tp, [record.offset], error)
 
 
 async def work(servers: str, topic: str, group: str, mode: Any) -> None:
@@ -73,9 +82,9 @@ async def work(servers: str, topic: str, group: str, mode: Any) -> None:
         group_id=group,
         share_acknowledgement_mode=mode,
         fetch_max_wait_ms=100,
-        request_timeout_ms=RELEASE_TIMEOUT_MS,
     )
-    consumer.set_acknowledgement_callback(on_result)
+    acceptances = Acceptances()
+    consumer.set_acknowledgement_callback(acceptances.on_result)
     async with consumer:
         emit("entered")
         while not stop.is_set():
@@ -86,9 +95,9 @@ async def work(servers: str, topic: str, group: str, mode: Any) -> None:
             emit_delivered(records)
             # The work on the records.
             await asyncio.sleep(0.01)
-            emit("accepting", spans=spans(places(records)))
+            acceptances.begin(records)
             if mode == "explicit":
-                accept(records)
+                acceptances.accept(records)
     emit("left")
 
 
