@@ -111,6 +111,19 @@ class SharePartitionManager:
         found.share_partition.settings = self.configs.of_partitions(key.group_id)
         return found
 
+    def _current(self, node_id: int, key: SharePartitionKey) -> LeaderSharePartition | None:
+        """Return a share partition, None if the node has not loaded it or another leads now.
+
+        The locks of an earlier leader are lost: they must not change what the current one stores.
+        """
+        try:
+            topic = self._cluster.topic_by_id(key.topic_id)
+            partition = self._cluster.partition(topic, key.partition)
+        except ApiError:
+            self._drop(node_id, key)
+            return None
+        return self.get(node_id, key, partition)
+
     def load(
         self, node_id: int, key: SharePartitionKey, partition: Partition
     ) -> LeaderSharePartition:
@@ -187,10 +200,9 @@ class SharePartitionManager:
     def _release(
         self, node_id: int, group_id: str, member_id: str, partitions: Iterable[SessionPartition]
     ) -> None:
-        node = self._node(node_id)
         now = self._clock.now()
         for each in partitions:
-            found = node.partitions.get(SharePartitionKey(group_id, *each))
+            found = self._current(node_id, SharePartitionKey(group_id, *each))
             if found is None:
                 continue
             # Records that cannot be released now are released when their lock expires.
@@ -230,10 +242,9 @@ class SharePartitionManager:
             await self._wakeup.wait(self._next_wakeup)
             now = self._clock.now()
             for node_id, key in self._deadlines.take_expired(now):
-                found = self._node(node_id).partitions.get(key)
+                found = self._current(node_id, key)
                 if found is None:
                     continue
-                found.share_partition.settings = self.configs.of_partitions(key.group_id)
                 if found.share_partition.expire(now):
                     self.changed(node_id, found)
                 else:

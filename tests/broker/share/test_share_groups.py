@@ -110,6 +110,40 @@ async def test_a_closed_connection_releases_locks() -> None:
             assert await two.acquired(max_wait_ms=10_000) == [(0, 2, 2)]
 
 
+@pytest.mark.parametrize("ends", ["by time", "with the connection"])
+async def test_locks_at_an_earlier_leader_change_nothing(ends: str) -> None:
+    """The earlier leader has the records in memory, as it acquired them for its member."""
+    lock_ms = 200 if ends == "by time" else 30_000
+    async with Broker(
+        nodes=2, default_replication_factor=2, group_share_record_lock_duration_ms=lock_ms
+    ) as broker:
+        await broker.create_topic("t")
+        await start_at_earliest(broker)
+        leader = broker._partition("t", 0).leader
+        other = 3 - leader
+        broker.move_coordinator("g", leader)
+        async with connected(broker, leader) as client, connected(broker, other) as late:
+            one, two = ShareMember(client), ShareMember(late, member="n")
+            await one.join()
+            await one.produce(3)
+            assert await one.acquired() == [(0, 2, 1)]
+            broker.move_leader("t", 0, other)
+            two.topic_id = one.topic_id
+            assert await two.acquired() == [(0, 2, 1)]
+            assert (await two.acknowledge((1, 2, ACCEPT))).error_code == ErrorCode.NONE
+            if ends == "by time":
+                await anyio.sleep(0.4)
+                assert (await two.acquired(max_wait_ms=1_000)) == [(0, 0, 2)]
+            else:
+                await client.transport.aclose()
+                await anyio.sleep(0.1)
+            broker.move_leader("t", 0, leader)
+            async with connected(broker, leader) as again:
+                three = ShareMember(again, member="o")
+                three.topic_id = one.topic_id
+                assert [(first, last) for first, last, _ in await three.acquired()] == [(0, 0)]
+
+
 async def test_by_duration_starts_at_a_time() -> None:
     async with Broker() as broker, member(broker) as one:
         await broker.create_topic("t")
