@@ -45,7 +45,6 @@ class ShareSessions:
         notifier: Is notified of records and errors.
 
     Attributes:
-        assignment: The assigned partitions.
         member_id: Member id in the share group.
         prefetch_below: Number of buffered records below which more are acquired ahead.
         on_acknowledgement: The application's callback.
@@ -61,7 +60,6 @@ class ShareSessions:
         delivery: ShareDelivery,
         notifier: Notifier,
     ) -> None:
-        self.assignment: Partitions = ()
         self.member_id = ""
         self.prefetch_below = config.max_poll_records // 2
         self.on_acknowledgement: AcknowledgementCallback | None = None
@@ -78,15 +76,20 @@ class ShareSessions:
         self._nodes: dict[NodeId, ShareNode] = {}
         self._turn = 0
         self._open_polls = 0
+        self._is_closing = False
 
     # --- partitions ---
+
+    @property
+    def assignment(self) -> Partitions:
+        """The assigned partitions."""
+        return tuple(sorted(self._assigned))
 
     def replace_assignment(self, partitions: Partitions) -> None:
         """Read exactly these partitions from now on.
 
         Records of others that are not delivered are released: other members may read them.
         """
-        self.assignment = partitions
         self._assigned = frozenset(partitions)
         self._delivery.release_all_but(self._assigned)
         self.route()
@@ -98,8 +101,9 @@ class ShareSessions:
             leader = self._cluster.metadata.leader(partition.topic_partition)
             if leader is not None:
                 by_node.setdefault(leader.node, set()).add(partition)
+        opens = self._supervisor.is_running and not self._is_closing
         for node_id in by_node:
-            if node_id not in self._nodes and self._supervisor.is_running:
+            if node_id not in self._nodes and opens:
                 node = self._nodes[node_id] = ShareNode(
                     node_id,
                     self._cluster,
@@ -117,6 +121,7 @@ class ShareSessions:
 
     async def close(self, deadline: float) -> None:
         """Send all acknowledgements, and release all other records."""
+        self._is_closing = True
         for node in self._nodes.values():
             node.close()
         for node in self._nodes.values():

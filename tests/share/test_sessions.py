@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
+from aiokafkawire.share.node import ShareNode
 from aiokafkawire.share.sessions import ShareSessions
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import NodeId, TopicPartition
 
 ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
 ORDERS_0 = TopicPartition("orders", 0)
@@ -56,3 +58,30 @@ def test_gaps_are_no_results() -> None:
     gaps = PartitionAcknowledgements()
     gaps.add((1, 2), GAP)
     assert results_of(gaps, None) == []
+
+
+async def test_no_session_is_opened_while_the_consumer_closes() -> None:
+    """Another broker becomes the leader while the session of the first one ends."""
+    config = ShareConsumerConfig(bootstrap_servers=["localhost"], group_id="work")
+    nothing: Any = None
+    cluster: Any = SimpleNamespace(
+        metadata=SimpleNamespace(leader=lambda tp: SimpleNamespace(node=2))
+    )
+    supervisor: Any = SimpleNamespace(is_running=True)
+    delivery: Any = SimpleNamespace(buffered_count=0, release_all_but=lambda partitions: None)
+    sessions = ShareSessions(
+        cluster, nothing, supervisor, config, delivery=delivery, notifier=nothing
+    )
+
+    class ClosingNode:
+        def close(self) -> None: ...
+        def set_partitions(self, partitions: object) -> None: ...
+        def set_demand(self, *, wants_records: bool) -> None: ...
+
+        async def wait_closed(self, deadline: float) -> bool:
+            sessions.replace_assignment((ORDERS,))
+            return True
+
+    sessions._nodes[NodeId(1)] = cast("ShareNode", ClosingNode())
+    await sessions.close(1.0)
+    assert list(sessions._nodes) == [1]
