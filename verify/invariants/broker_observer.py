@@ -26,6 +26,7 @@ from verify.invariants.observed import (
     PositionLost,
     RejectedRequest,
 )
+from verify.invariants.share_observer import ShareObserver
 
 __all__ = ("BrokerObserver", "read_log")
 
@@ -55,6 +56,9 @@ MISTAKES = {
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_RECORD_STATE,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
 }
 """Error codes that, without faults, only a faulty request causes."""
 
@@ -177,6 +181,7 @@ class BrokerObserver:
         self._joined: dict[str, SeenRequest] = {}
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
         self._groups = GroupObserver(broker)
+        self._share = ShareObserver(broker)
         self._moments: Counter[tuple[int, float]] = Counter()
         self._lines = _LogCapture()
         for name in self.LOGGERS:
@@ -228,7 +233,7 @@ class BrokerObserver:
                 (group.group_id, member.client_id)
                 for group in broker._running.group_coordinator
                 for member in members_of(group).values()
-                if member.instance_id is None
+                if getattr(member, "instance_id", None) is None
             ),
             joined=tuple(
                 (client_id, seen.answered_at)
@@ -238,6 +243,7 @@ class BrokerObserver:
             removed=tuple(self._groups.removed),
             shared=tuple(self._groups.shared),
             positions_lost=tuple(self._positions_lost),
+            share_changes=tuple(self._share.changes),
             rejected_requests=tuple(self._refusals),
             unreadable=(*self._unreadable, *broker.requests.unreadable),
             crashes=tuple(self._lines.crashes),
@@ -266,10 +272,13 @@ class BrokerObserver:
         if handler is not None:
             handler(self, seen, since)
         self._groups.saw(seen)
+        self._share.saw(seen)
 
     def _refused(self, seen: SeenRequest, code: int) -> None:
         if code in MISTAKES and not seen.client_id.startswith("broker-"):
-            self._refusals.append(RejectedRequest(seen.at, seen.client_id, seen.api_key.name, code))
+            # A fault may have ended the session of a request that waited.
+            now = self._broker._running.clock.now()
+            self._refusals.append(RejectedRequest(now, seen.client_id, seen.api_key.name, code))
 
     def _produce(self, seen: SeenRequest, _since: float) -> None:
         response: Any = seen.response
@@ -277,6 +286,16 @@ class BrokerObserver:
             for partition in topic.partition_responses:
                 if partition.error_code:
                     self._refused(seen, partition.error_code)
+
+    def _acknowledge_shares(self, seen: SeenRequest, _since: float) -> None:
+        """Observe refused acknowledgements of a member of a share group."""
+        response: Any = seen.response
+        is_fetch = seen.api_key is ApiKey.SHARE_FETCH
+        for topic in () if response is None else response.responses:
+            for partition in topic.partitions:
+                code = partition.acknowledge_error_code if is_fetch else partition.error_code
+                if code:
+                    self._refused(seen, code)
 
     def _name(self, topic_id: UUID, name: str) -> str:
         if name:
@@ -413,6 +432,8 @@ _HANDLERS: dict[ApiKey, Callable[[BrokerObserver, SeenRequest, float], None]] = 
     ApiKey.SYNC_GROUP: BrokerObserver._sync,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: BrokerObserver._heartbeat,
     ApiKey.FETCH: BrokerObserver._fetch,
+    ApiKey.SHARE_FETCH: BrokerObserver._acknowledge_shares,
+    ApiKey.SHARE_ACKNOWLEDGE: BrokerObserver._acknowledge_shares,
 }
 
 

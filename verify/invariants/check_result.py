@@ -32,7 +32,8 @@ class Guarantees:
     `topics_remade`: topics are deleted and recreated; readers detect it by the ids `in_fetches`
     (3.1 and later), else by those `in_metadata` (2.8) with the next metadata request.
     `complete_groups`: groups whose members must be given every record. `complete_readers`: the same
-    for consumers without a group. `consumed_within_s`: limit for that after the heal. `hostile`:
+    for consumers without a group. `share_groups`: share groups that finish every record.
+    `consumed_within_s`: limit for that after the heal. `hostile`:
     peers violate the protocol. `slack_s`: tolerance for the end of a call. `sessions_hold`: a
     member loses its partitions only if its application does not poll, or during a fault. `secrets`:
     texts that must not be in log lines, reprs and errors.
@@ -46,6 +47,7 @@ class Guarantees:
     in_fetches: bool = True
     complete_groups: tuple[str, ...] = ()
     complete_readers: tuple[str, ...] = ()
+    share_groups: tuple[str, ...] = ()
     consumed_within_s: float = 60.0
     hostile: bool = False
     slack_s: float = 0.25

@@ -17,6 +17,7 @@ from verify.invariants.checks import (
     groups,
     logs,
     reading,
+    share_groups,
     transactions,
 )
 from verify.invariants.checks.finding import NotChecked
@@ -41,6 +42,9 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     12: calls.errors_are_typed,
     13: calls.no_secret_is_logged,
     14: transactions.transactions_are_whole,
+    15: share_groups.each_record_has_one_holder,
+    16: share_groups.each_record_is_finished_once,
+    17: share_groups.results_are_true,
 }
 
 

@@ -307,6 +307,49 @@ class Committed(Event):
     outcome: Outcome
 
 
+# --- share groups --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReceived(Event):
+    """The application was given records of a share group, with the delivery count of each."""
+
+    topic: str
+    partition: int
+    records: tuple[tuple[int, bytes], ...]
+    counts: tuple[int, ...]
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDecided(Event):
+    """The application decided about records: "accept", "release", "reject" or "renew".
+
+    `owed`: the client must report the result of each of these offsets. In the implicit mode a
+    decision is the next call of the task, and the client may not have sent it before it ends.
+    """
+
+    topic: str
+    partition: int
+    acknowledged: tuple[int, ...]
+    decision: str
+    owed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReported(Event):
+    """The client reported the result of acknowledgements; `error` is None if they succeeded.
+
+    `decision` is empty if the report does not name it, as the acknowledgement callback does.
+    """
+
+    topic: str
+    partition: int
+    acknowledged: tuple[int, ...]
+    error: str | None = None
+    decision: str = ""
+
+
 # --- topics and faults ---------------------------------------------------------------------------
 
 
@@ -396,6 +439,8 @@ _BACK: dict[str, Any] = {
     "offsets": _offsets,
     "topics": tuple,
     "groups": tuple,
+    "counts": tuple,
+    "acknowledged": tuple,
 }
 
 

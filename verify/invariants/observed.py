@@ -141,6 +141,40 @@ class RejectedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareAcquired:
+    """A member of a share group acquired records, from `first` to `last`.
+
+    `limit` is the delivery count limit of the group. `loaded` is a number of the share partition in
+    memory: a leader that loads it again knows no locks of the one before.
+    """
+
+    at: float
+    client: str
+    group: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    delivery_count: int
+    limit: int
+    loaded: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLocksEnded:
+    """Records from `first` to `last` left the state Acquired; `state` is the one that follows."""
+
+    at: float
+    group: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    state: Literal["available", "acknowledged", "archived"]
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Peak:
     """Highest use of something with a configured limit."""
 
@@ -157,7 +191,8 @@ class Observed:
     `committed` are the final offsets by group, topic and partition. `members` are the remaining
     dynamic members: the group, and the client id. `removed` are members that left or were removed,
     `shared` partitions that several members of a consumer group had. `joined` is the time of a
-    client's first response to JoinGroup or ConsumerGroupHeartbeat: it is a member. `left_behind`
+    client's first response to JoinGroup or ConsumerGroupHeartbeat: it is a member. `share_changes`
+    are the changes of records of share groups, in their order. `left_behind`
     are tasks, sockets and timers after closing everything; `unreadable` requests that brokers could
     not read; `rejected_requests` requests rejected as faulty; `crashes` unhandled task failures;
     `log_lines` and `reprs` texts for people.
@@ -173,6 +208,7 @@ class Observed:
     removed: tuple[MemberRemoved, ...] | None = None
     shared: tuple[SharedPartition, ...] | None = None
     positions_lost: tuple[PositionLost, ...] | None = None
+    share_changes: tuple[ShareAcquired | ShareLocksEnded, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None
     rejected_requests: tuple[RejectedRequest, ...] | None = None

@@ -44,10 +44,11 @@ from verify.invariants.events import (
 from verify.invariants.observed import Peak
 
 if TYPE_CHECKING:
-    from aiokafkawire import Consumer, Producer
+    from aiokafkawire import Consumer, Producer, ShareConsumer
     from aiokafkawire.producer import DetachedTransaction
     from verify.invariants.recorded_consumer import RecordedConsumer
     from verify.invariants.recorded_producer import RecordedProducer
+    from verify.invariants.recorded_share_consumer import RecordedShareConsumer
 
 __all__ = ("Call", "Journal", "OwnError", "Recorder", "error_name", "typed")
 
@@ -199,6 +200,13 @@ class Recorder:
 
         self.opened(name, "consumer", consumer)
         return RecordedConsumer(consumer, self.journal(name))
+
+    def share_consumer(self, consumer: ShareConsumer, name: str) -> RecordedShareConsumer:
+        """Wrap a share consumer; `name` must be unique."""
+        from verify.invariants.recorded_share_consumer import RecordedShareConsumer
+
+        self.opened(name, "share consumer", consumer)
+        return RecordedShareConsumer(consumer, self.journal(name))
 
     def journal(self, name: str) -> Journal:
         """Return a journal for a client's own calls: `with journal.call("name", limit_s)`."""

@@ -27,10 +27,11 @@ NAMES = (
     "sessions",
     "mixed_group",
     "protocol_corners",
+    "share",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
 
-LATER = ("mixed_group", "protocol_corners")
+LATER = ("mixed_group", "protocol_corners", "share")
 """Scenarios that a seed draws after the others: a seed that does not draw one is as before."""
 
 
