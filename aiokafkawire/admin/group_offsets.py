@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Literal, overload
 
 from aiokafkawire.admin.committed_offsets import (
@@ -193,12 +194,10 @@ class GroupOffsetOperations(Operations):
         committed = await list_offsets_of_groups(
             requester, parse_groups(groups), False, committed_offset
         )
-        latest = {
-            tp: OffsetSpec.LATEST
-            for offsets in committed.values()
-            if not isinstance(offsets, KafkaError)
-            for tp in offsets
-        }
+        partitions = chain.from_iterable(
+            offsets for offsets in committed.values() if not isinstance(offsets, KafkaError)
+        )
+        latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
         ends = await list_offsets(requester, latest, offset_number)
         results: dict[str, GroupLag | KafkaError] = {}
         for group, value in committed.items():

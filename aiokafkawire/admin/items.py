@@ -61,8 +61,8 @@ class ItemRequest(Generic[K, V_co]):
     Attributes:
         api_key: The API.
         build: Returns the request for some items, for a version, with a timeout in milliseconds.
-        read: Returns the results in a response, as `ItemResult` or plain tuples, which cost less.
-            It may raise an error for all items.
+        read: Returns the results in a response, as `ItemResult` or plain tuples, which cost less;
+            so does a plain tuple for a `TopicPartition`. It may raise an error for all items.
         target: Brokers that get the request. Defaults to that of `TARGETS`.
         locate: For groups, transactional ids and partitions: the group, id or partition of an item,
             if the item itself is not one. For `Target.NAMED_BROKER`: the node id, None for any

@@ -156,20 +156,18 @@ async def _locate_leaders(
         requester.cluster.add_node(node_id, address.host, address.port)
     topics = {topic.name: topic for topic in response.topics}
     leaders = {
-        name: {
-            number: leader_id
-            for _, number, leader_id, _, _, _, _ in iter_fields(topic, "partitions")
-        }
+        name: dict(iter_fields(topic, "partitions", "partition_index", "leader_id"))
         for name, topic in topics.items()
         if topic.error_code == ErrorCode.NONE
     }
     by_node: dict[NodeId, list[K]] = {node_id: [] for node_id in nodes}
     failed: dict[K, KafkaError] = {}
     for key, tp in zip(keys, partitions, strict=True):
+        topic, number = tp
         try:
-            by_node[leaders[tp.topic][tp.partition]].append(key)
+            by_node[leaders[topic][number]].append(key)
         except KeyError:
-            failed[key] = _no_leader(tp, topics.get(tp.topic))
+            failed[key] = _no_leader(tp, topics.get(topic))
     return Located({ToNode(node_id): some for node_id, some in by_node.items() if some}, failed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Literal, TypeVar, overload
 
 from aiokafkawire.admin.items import PARTITION_LOOKUPS, ItemRequest, finish_items
@@ -152,16 +153,20 @@ async def list_offsets(
         )
         for timestamp in dict.fromkeys(timestamps.values())
     }
-    by_version: dict[int, list[TopicPartition]] = {version: [] for version in versions.values()}
-    for tp, timestamp in timestamps.items():
-        by_version[versions[timestamp]].append(tp)
+    requests = {
+        version: _request(timestamps, value, isolation_level, version)
+        for version in versions.values()
+    }
+    if len(requests) == 1:
+        (request,) = requests.values()
+        return await requester.request_items(request, timestamps)
     found: dict[TopicPartition, V | KafkaError] = {}
 
-    async def send(version: int, some: Sequence[TopicPartition]) -> None:
-        request = _request(timestamps, value, isolation_level, version)
-        found.update(await requester.request_items(request, some))
+    async def send(version: int) -> None:
+        some = [tp for tp, timestamp in timestamps.items() if versions[timestamp] == version]
+        found.update(await requester.request_items(requests[version], some))
 
-    await requester.run_parallel(send, list(by_version.items()))
+    await requester.run_parallel(send, [(version,) for version in requests])
     return found
 
 
@@ -179,6 +184,9 @@ def _request(
     level: int,
     min_version: int,
 ) -> ItemRequest[TopicPartition, V]:
+    # Equal partitions of several topics are one object.
+    wanted = cache(ListOffsetsPartition)
+
     def build(partitions: Sequence[TopicPartition], _: int, timeout_ms: int) -> ListOffsetsRequest:
         return ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA_ID,
@@ -187,7 +195,7 @@ def _request(
                 ListOffsetsTopic(
                     name=name,
                     partitions=[
-                        ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamps[tp])
+                        wanted(partition_index=tp.partition, timestamp=timestamps[tp])
                         for tp in some
                     ],
                 )
@@ -198,12 +206,11 @@ def _request(
 
     def read(
         response: ListOffsetsResponse,
-    ) -> Iterable[tuple[TopicPartition, V, int, str | None]]:
+    ) -> Iterable[tuple[tuple[str, int], V, int, str | None]]:
         for topic in response.topics:
             name = topic.name
             for part in topic.partitions:
-                tp = TopicPartition(name, part.partition_index)
-                yield tp, value(part), part.error_code, None
+                yield (name, part.partition_index), value(part), part.error_code, None
 
     return ItemRequest(
         api_key=ApiKey.LIST_OFFSETS,

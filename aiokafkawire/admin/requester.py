@@ -43,6 +43,9 @@ MAX_PARALLEL_REQUESTS = 64
 MAX_TIMEOUT_MS = 2**31 - 1
 """Largest timeout that a request can carry; a deadline may be later, or infinite."""
 
+_MISSING = object()
+"""Result of an item until the response has one."""
+
 
 class Requester:
     """Sends the requests of one call until `deadline`, in seconds of the runtime's clock."""
@@ -274,21 +277,17 @@ class Requester:
             known = {"api": api, "broker": broker, "attempt": attempt}
             return {**known, **request.error_context(key)}
 
-        missing = dict.fromkeys(keys)
-        results: dict[K, V | KafkaError] = {}
+        results: dict[K, Any] = dict.fromkeys(keys, _MISSING)
         for key, value, code, message in request.read(response):
-            try:
-                del missing[key]
-            except KeyError:
-                if key in results:
-                    text = f"the {api} response has more than one result for {key}"
-                    results[key] = ProtocolError(text, **context(key))
-                continue
-            error = response_error(code, message, **context(key)) if code else None
-            results[key] = value if error is None else error
-        for key in missing:
-            text = f"the {api} response lacks a result for {key}"
-            results[key] = ProtocolError(text, **context(key))
+            if results.get(key) is _MISSING:
+                results[key] = response_error(code, message, **context(key)) if code else value
+            elif key in results:
+                text = f"the {api} response has more than one result for {key}"
+                results[key] = ProtocolError(text, **context(key))
+        for key, result in results.items():
+            if result is _MISSING:
+                text = f"the {api} response lacks a result for {key}"
+                results[key] = ProtocolError(text, **context(key))
         return results
 
     async def retry_items(
@@ -307,28 +306,25 @@ class Requester:
             is_final: Gets an error, and how many times its item has had an error with that code;
                 see `ItemRequest.is_final`.
         """
-        results: dict[K, V | KafkaError] = {}
-        pending = list(dict.fromkeys(keys))
+        results: dict[K, Any] = dict.fromkeys(keys)
+        pending = list(results)
         counts: Counter[tuple[K, object]] = Counter()
         number = 0
         while pending:
             number += 1
             found = await attempt(pending, number)
-            if number == 1:
-                results = {key: found[key] for key in pending}
             again: list[K] = []
-            for key, result in found.items():
+            for key in pending:
+                result = found[key]
                 if isinstance(result, KafkaError):
-                    # A timeout at the deadline says less than the error before it.
-                    error = results[key] if isinstance(result, RequestTimedOut) else result
-                    assert isinstance(error, KafkaError)
-                    results[key] = error
-                    code = getattr(error, "code", None)
+                    if number > 1 and isinstance(result, RequestTimedOut):
+                        # A timeout at the deadline says less than the error before it.
+                        result = results[key]
+                    code = getattr(result, "code", None)
                     counts[key, code] += 1
-                    if not is_final(error, counts[key, code]):
+                    if not is_final(result, counts[key, code]):
                         again.append(key)
-                elif number > 1:
-                    results[key] = result
+                results[key] = result
             pending = again
             if pending and not await self.cluster.retry_backoff.wait(number, self.deadline):
                 break

@@ -58,6 +58,13 @@ async def _find_in_one_request(
         request, to=ToAnyNode(), deadline=deadline, min_version=min_version
     )
     entries = {entry.key: entry for entry in response.coordinators}
+    coordinators = [
+        (entry.node_id, entry.host, entry.port)
+        for entry in response.coordinators
+        if entry.error_code == ErrorCode.NONE
+    ]
+    for node_id, host, port in dict.fromkeys(coordinators):
+        cluster.add_node(node_id, host, port)
     return {route: _read_entry(cluster, route, entries.get(route.key), broker) for route in routes}
 
 
@@ -71,7 +78,6 @@ def _read_entry(
         )
     code, reason = entry.error_code, entry.error_message
     if code == ErrorCode.NONE:
-        cluster.add_node(entry.node_id, entry.host, entry.port)
         if entry.node_id in cluster.metadata.nodes:
             cluster.coordinators.put(route, entry.node_id)
             return entry.node_id

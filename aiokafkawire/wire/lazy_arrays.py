@@ -8,7 +8,7 @@ making objects of its elements.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any, cast
@@ -43,18 +43,19 @@ def supports_lazy_arrays(cls: type[Struct], version: int) -> bool:
     return bool(fields) and all(_is_number_or_array(item) for item in fields)
 
 
-def iter_fields(message: LazyStruct, name: str) -> FieldTuples:
-    """Yield the fields of each struct in an array, in their order; arrays of numbers are tuples.
+def iter_fields(message: LazyStruct, name: str, *fields: str) -> FieldTuples:
+    """Yield fields of each struct in an array; arrays of numbers are tuples.
 
     Args:
         message: The struct with the array. The array is not changed by this.
         name: Field of the array, whose structs must have `supports_lazy_arrays`.
+        fields: Fields of the structs; by default all of them in their order.
     """
     lazy: LazyArray | None = getattr(message, "_lazy_array", None)
     if lazy is not None and lazy[0] == name:
         _, _, decode_fields, raw = lazy
-        return decode_fields(raw)
-    return _field_reader(cast("type", type(message)), name)(getattr(message, name))
+        return decode_fields(raw, fields)
+    return _field_reader(cast("type", type(message)), name, fields)(getattr(message, name))
 
 
 class LazyArrays:
@@ -110,6 +111,7 @@ class _ElementLayout:
         self._cls = cls
         self._layout = layout
         self._lengths: list[int] = []
+        self._field_decoders: dict[tuple[str, ...], Callable[[FieldTuples], FieldTuples]] = {}
         codes = ">"
         constant_bytes: list[tuple[int, bytes]] = []
         remaining = iter(counts)
@@ -138,9 +140,12 @@ class _ElementLayout:
         self._make(self._values.iter_unpack(raw), made.append)
         return made
 
-    def iter_fields(self, raw: bytes) -> FieldTuples:
-        """Yield the fields of each struct of an array, in their order."""
-        return self._iter_fields(self._values.iter_unpack(raw))
+    def iter_fields(self, raw: bytes, fields: tuple[str, ...]) -> FieldTuples:
+        """Yield fields of each struct of an array, all if none are named."""
+        decoder = self._field_decoders.get(fields)
+        if decoder is None:
+            decoder = self._field_decoders[fields] = self._make_field_decoder(fields)
+        return decoder(self._values.iter_unpack(raw))
 
     @cached_property
     def _make(self) -> Callable[[FieldTuples, Callable[[Any], None]], None]:
@@ -155,12 +160,11 @@ class _ElementLayout:
             source.line("add(m)")
         return source.compile("make", f"uniform {self._cls.__name__} v{self._layout.version}")
 
-    @cached_property
-    def _iter_fields(self) -> Callable[[FieldTuples], FieldTuples]:
+    def _make_field_decoder(self, fields: Sequence[str]) -> Callable[[FieldTuples], FieldTuples]:
         source = FunctionSource("iter_fields(elements)")
         variables, values = self._variables(source, "(", ",)")
         with source.block(f"for [{', '.join(variables)}] in elements:"):
-            source.line(f"yield {', '.join(values.values())},")
+            source.line(f"yield {', '.join(values[name] for name in fields or values)},")
         title = f"fields of uniform {self._cls.__name__} v{self._layout.version}"
         return source.compile("iter_fields", title)
 
@@ -195,20 +199,22 @@ class _ElementLayout:
 
 
 @cache
-def _field_reader(cls: type[LazyStruct], name: str) -> Callable[[list[Any]], FieldTuples]:
+def _field_reader(
+    cls: type[LazyStruct], name: str, fields: Sequence[str]
+) -> Callable[[list[Any]], FieldTuples]:
     """Compile the function that yields the fields of structs; see `iter_fields`."""
     (kind,) = (item.kind.element for item in schema_for(cls).fields if item.name == name)
     assert kind is not None
     assert kind.struct is not None
-    values: list[str] = []
+    values: dict[str, str] = {}
     for item in schema_for(kind.struct).fields:
         value = f"m.{item.name}"
         if item.kind.element is not None:
             value = f"None if {value} is None else tuple({value})"
-        values.append(value)
+        values[item.name] = value
     source = FunctionSource("iter_fields(structs)")
     with source.block("for m in structs:"):
-        source.line(f"yield {', '.join(values)},")
+        source.line(f"yield {', '.join(values[name] for name in fields or values)},")
     return source.compile("iter_fields", f"fields of {kind.struct.__name__}")
 
 

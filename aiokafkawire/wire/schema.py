@@ -67,7 +67,9 @@ UNBOUNDED = 32_767
 
 FieldTuples = Iterator[tuple[Any, ...]]
 
-LazyArray = tuple[str, Callable[[bytes], list[Any]], Callable[[bytes], FieldTuples], bytes]
+LazyArray = tuple[
+    str, Callable[[bytes], list[Any]], Callable[[bytes, tuple[str, ...]], FieldTuples], bytes
+]
 """An array that is not decoded yet: its field, functions that decode it (to structs, and to the
 fields of each), its bytes."""
 

@@ -133,6 +133,17 @@ def test_iter_fields(version: int, first: list[Plain]) -> None:
     assert list(iter_fields(message, "items")) == expected
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_iter_some_fields(version: int) -> None:
+    message = holder()
+    expected = [(tuple(item.more), item.small) for item in message.items]
+    for items in (wire.decode(Holder, version, wire.encode(message, version)), message):
+        assert list(iter_fields(items, "items", "more", "small")) == expected
+        assert [small for (small,) in iter_fields(items, "items", "small")] == [
+            item.small for item in message.items
+        ]
+
+
 def test_every_operation_on_a_message_decodes_the_array() -> None:
     message = metadata(12)
     raw = wire.encode(message, 12)
