@@ -155,7 +155,7 @@ async def _locate_leaders(
         address = nodes[node_id].address
         requester.cluster.add_node(node_id, address.host, address.port)
     topics = {topic.name: topic for topic in response.topics}
-    leaders = {
+    leaders: dict[str | None, dict[int, NodeId]] = {
         name: dict(iter_fields(topic, "partitions", "partition_index", "leader_id"))
         for name, topic in topics.items()
         if topic.error_code == ErrorCode.NONE
