@@ -13,13 +13,14 @@ from aiokafkawire.admin.offset_messages import (
     FIRST_WITH_REQUIRE_STABLE,
     LAST_WITH_TOPIC_NAMES,
     FetchedPartition,
+    Offsets,
     as_offset,
     commit_request,
     delete_request,
     fetch_request,
-    read_committed,
-    read_deleted,
+    offset_and_metadata,
     read_fetched,
+    read_partition_errors,
 )
 from aiokafkawire.admin.requester import Requester
 from aiokafkawire.admin.routing import RETRIED_CODES
@@ -40,6 +41,7 @@ __all__ = (
     "GroupsArgument",
     "alter_offsets",
     "delete_offsets",
+    "list_committed_offsets",
     "list_offsets_of_groups",
     "members_error",
     "parse_groups",
@@ -56,13 +58,23 @@ HAS_MEMBERS = "UNKNOWN_MEMBER_ID: the group has members; stop its consumers firs
 _RETRIED = RETRIED_CODES | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
+async def list_committed_offsets(
+    requester: Requester, groups: GroupsArgument, require_stable: bool, return_errors: bool
+) -> dict[str, Offsets | KafkaError]:
+    """List offsets; see `GroupOffsetOperations.list_consumer_group_offsets`."""
+    results = await list_offsets_of_groups(
+        requester, parse_groups(groups), require_stable, offset_and_metadata
+    )
+    return finish_items(results, "groups", return_errors=return_errors)
+
+
 async def list_offsets_of_groups(
     requester: Requester,
     groups: Mapping[str, Collection[TopicPartition] | None],
     require_stable: bool,
     value: Callable[[FetchedPartition], V],
 ) -> dict[str, dict[TopicPartition, V] | KafkaError]:
-    """Return committed offsets; see `GroupOffsetOperations.list_consumer_group_offsets`.
+    """Return the committed offsets of each group, or its error.
 
     Args:
         requester: Sends the requests.
@@ -117,9 +129,9 @@ async def alter_offsets(
     request: ItemRequest[TopicPartition, None] = ItemRequest(
         api_key=ApiKey.OFFSET_COMMIT,
         build=build,
-        read=read_committed,
+        read=read_partition_errors,
         locate=lambda tp: group_id,
-        context=lambda tp: {"group": group_id, **partition_context(tp)},
+        context=partition_context,
         min_version=FIRST_IN_KAFKA,
         max_version=LAST_WITH_TOPIC_NAMES,
         retried=_RETRIED,
@@ -151,9 +163,9 @@ async def delete_offsets(
     request: ItemRequest[TopicPartition, None] = ItemRequest(
         api_key=ApiKey.OFFSET_DELETE,
         build=build,
-        read=read_deleted,
+        read=read_partition_errors,
         locate=lambda tp: group_id,
-        context=lambda tp: {"group": group_id, **partition_context(tp)},
+        context=partition_context,
     )
     results = await requester.request_items(request, map(parse_topic_partition, partitions))
     return finish_items(results, "partitions", return_errors=return_errors)

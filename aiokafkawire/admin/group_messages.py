@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
-from aiokafkawire.admin.items import ItemResult
+from aiokafkawire.admin.items import ItemRequest, ItemResult
 from aiokafkawire.admin.types.acl_operation import authorized_operations
 from aiokafkawire.admin.types.groups import (
     ClassicGroupDescription,
@@ -17,12 +18,12 @@ from aiokafkawire.admin.types.groups import (
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire import ApiKey, ErrorCode, Request
 from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
 from aiokafkawire.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribeMember,
-    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeRequest,
     DescribedConsumerGroup,
 )
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -36,6 +37,8 @@ from aiokafkawire.wire.messages.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from aiokafkawire.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from aiokafkawire.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 __all__ = (
     "CONSUMER_PROTOCOL",
@@ -45,9 +48,9 @@ __all__ = (
     "classic_description",
     "consumer_description",
     "delete_groups_request",
+    "describe_request",
     "list_groups_request",
     "listing",
-    "read_consumer_groups",
     "read_deleted_groups",
     "read_groups",
 )
@@ -107,10 +110,24 @@ def read_groups(response: DescribeGroupsResponse) -> Iterator[ItemResult]:
         yield ItemResult(group.group_id, group, code, group.error_message)
 
 
-def read_consumer_groups(response: ConsumerGroupDescribeResponse) -> Iterator[ItemResult]:
-    """Yield the results of ConsumerGroupDescribe."""
-    for group in response.groups:
-        yield ItemResult(group.group_id, group, group.error_code, group.error_message)
+def describe_request(
+    request_type: type[
+        ConsumerGroupDescribeRequest | ShareGroupDescribeRequest | StreamsGroupDescribeRequest
+    ],
+    authorized_operations: bool,
+) -> ItemRequest[str, Any]:
+    """Return the request about groups of one type other than the classic one."""
+
+    def build(group_ids: Sequence[str], version: int, timeout_ms: int) -> Request[Any]:
+        return request_type(
+            group_ids=list(group_ids), include_authorized_operations=authorized_operations
+        )
+
+    def read(response: Any) -> Iterator[ItemResult]:
+        for group in response.groups:
+            yield ItemResult(group.group_id, group, group.error_code, group.error_message)
+
+    return ItemRequest(api_key=ApiKey(request_type.api_key), build=build, read=read)
 
 
 def delete_groups_request(

@@ -11,6 +11,7 @@ from aiokafkawire.admin.committed_offsets import (
     GroupsArgument,
     alter_offsets,
     delete_offsets,
+    list_committed_offsets,
     list_offsets_of_groups,
     members_error,
     parse_groups,
@@ -18,7 +19,7 @@ from aiokafkawire.admin.committed_offsets import (
 from aiokafkawire.admin.group_messages import CONSUMER_PROTOCOL
 from aiokafkawire.admin.groups import has_members, list_groups
 from aiokafkawire.admin.items import finish_items
-from aiokafkawire.admin.offset_messages import Offsets, committed_offset, offset_and_metadata
+from aiokafkawire.admin.offset_messages import Offsets, committed_offset
 from aiokafkawire.admin.offset_reset import parse_target, plan_reset
 from aiokafkawire.admin.offsets import list_offsets, offset_number
 from aiokafkawire.admin.operations import Operations
@@ -85,10 +86,7 @@ class GroupOffsetOperations(Operations):
             KafkaError: No coordinator could be reached.
         """
         requester = self._requester(timeout_ms)
-        results = await list_offsets_of_groups(
-            requester, parse_groups(groups), require_stable, offset_and_metadata
-        )
-        return finish_items(results, "groups", return_errors=return_errors)
+        return await list_committed_offsets(requester, groups, require_stable, return_errors)
 
     async def alter_consumer_group_offsets(
         self,

@@ -13,9 +13,9 @@ from aiokafkawire.admin.group_messages import (
     classic_description,
     consumer_description,
     delete_groups_request,
+    describe_request,
     list_groups_request,
     listing,
-    read_consumer_groups,
     read_deleted_groups,
     read_groups,
 )
@@ -33,13 +33,10 @@ from aiokafkawire.admin.types.groups import (
 from aiokafkawire.errors import BrokerError, KafkaError, UnsupportedVersion
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    DescribedConsumerGroup,
-)
+from aiokafkawire.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafkawire.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 
-__all__ = ("GroupOperations", "delete_groups", "describe_items", "has_members", "list_groups")
+__all__ = ("GroupOperations", "delete_groups", "describe_groups", "has_members", "list_groups")
 
 D = TypeVar("D")
 W = TypeVar("W")
@@ -209,9 +206,9 @@ class GroupOperations(Operations):
         """
         requester = self._requester(timeout_ms)
         request = _describe_groups_request(include_authorized_operations)
-        found = await requester.request_items(request, as_list("group_ids", group_ids))
-        results = await describe_items(requester, found, classic_description)
-        return finish_items(results, "groups", return_errors=return_errors)
+        return await describe_groups(
+            requester, request, group_ids, classic_description, return_errors
+        )
 
     async def delete_consumer_groups(
         self,
@@ -323,7 +320,20 @@ async def delete_groups(
     return finish_items(results, "groups", return_errors=return_errors)
 
 
-async def describe_items(
+async def describe_groups(
+    requester: Requester,
+    request: ItemRequest[str, W],
+    group_ids: Iterable[str],
+    describe: Callable[[W, NodeId], D],
+    return_errors: bool,
+) -> dict[str, D | KafkaError]:
+    """Describe groups of one type; see `GroupOperations.describe_classic_groups`."""
+    found = await requester.request_items(request, as_list("group_ids", group_ids))
+    results = await _describe_items(requester, found, describe)
+    return finish_items(results, "groups", return_errors=return_errors)
+
+
+async def _describe_items(
     requester: Requester,
     found: Mapping[str, W | KafkaError],
     describe: Callable[[W, NodeId], D],
@@ -359,21 +369,6 @@ def _describe_groups_request(authorized_operations: bool) -> ItemRequest[str, De
     )
 
 
-def _consumer_group_describe_request(
-    authorized_operations: bool,
-) -> ItemRequest[str, DescribedConsumerGroup]:
-    def build(
-        group_ids: Sequence[str], version: int, timeout_ms: int
-    ) -> ConsumerGroupDescribeRequest:
-        return ConsumerGroupDescribeRequest(
-            group_ids=list(group_ids), include_authorized_operations=authorized_operations
-        )
-
-    return ItemRequest(
-        api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, build=build, read=read_consumer_groups
-    )
-
-
 async def has_members(requester: Requester, group_id: str) -> bool:
     """Return True if a consumer or classic group has members. Raises `KafkaError`."""
     found = (await _find_consumer_groups(requester, [group_id], False))[group_id]
@@ -392,18 +387,15 @@ async def _describe_consumer_groups(
     for group_id, value in found.items():
         if isinstance(value, DescribedGroup) and value.protocol_type not in {"", CONSUMER_PROTOCOL}:
             found[group_id] = _other_protocol(group_id, value.protocol_type)
-    return await describe_items(requester, found, consumer_description)
+    return await _describe_items(requester, found, consumer_description)
 
 
 async def _find_consumer_groups(
     requester: Requester, group_ids: Iterable[str], authorized_operations: bool
 ) -> dict[str, Any]:
     """Return what coordinators report about groups of the consumer and the classic type."""
-    found: dict[str, Any] = dict(
-        await requester.request_items(
-            _consumer_group_describe_request(authorized_operations), group_ids
-        )
-    )
+    request = describe_request(ConsumerGroupDescribeRequest, authorized_operations)
+    found = await requester.request_items(request, group_ids)
     classic = [group_id for group_id, value in found.items() if _may_be_classic(value)]
     if classic:
         others = await requester.request_items(

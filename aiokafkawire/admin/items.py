@@ -67,7 +67,7 @@ class ItemRequest(Generic[K, V_co]):
         locate: For groups, transactional ids and partitions: the group, id or partition of an item,
             if the item itself is not one. For `Target.NAMED_BROKER`: the node id, None for any
             broker.
-        context: Attributes of `KafkaError` for an item; by default from the group, id or partition.
+        context: Attributes of `KafkaError` for an item, beside its group, id or partition.
         min_version: Lowest version that can carry the request.
         max_version: Highest version that `build` can build.
         retried: Error codes after which an item is sent again.
@@ -98,17 +98,16 @@ class ItemRequest(Generic[K, V_co]):
 
     def error_context(self, key: K) -> Mapping[str, Any]:
         """Return the attributes of `KafkaError` for an item."""
-        if self.context is not None:
-            return self.context(key)
+        own = {} if self.context is None else self.context(key)
         place = self.place(key)
         match self.effective_target:
             case Target.GROUP_COORDINATOR:
-                return {"group": place}
+                return {"group": place, **own}
             case Target.TRANSACTION_COORDINATOR:
-                return {"transactional_id": place}
+                return {"transactional_id": place, **own}
             case Target.PARTITION_LEADER:
-                return {"topic": place.topic, "partition": place.partition}
-        return {}
+                return {**partition_context(place), **own}
+        return own
 
     def is_final(self, error: KafkaError, unknown_responses: int) -> bool:
         """Return whether an error is the result of its item; otherwise the item is sent again."""

@@ -52,9 +52,8 @@ __all__ = (
     "delete_request",
     "fetch_request",
     "offset_and_metadata",
-    "read_committed",
-    "read_deleted",
     "read_fetched",
+    "read_partition_errors",
 )
 
 FIRST_IN_KAFKA = 1
@@ -215,7 +214,9 @@ def commit_request(
     )
 
 
-def read_committed(response: OffsetCommitResponse) -> Iterator[ItemResult]:
+def read_partition_errors(
+    response: OffsetCommitResponse | OffsetDeleteResponse,
+) -> Iterator[ItemResult]:
     """Yield the result of each partition."""
     for topic in response.topics:
         for partition in topic.partitions:
@@ -237,11 +238,3 @@ def delete_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetDe
             for topic, tps in partitions_by_topic(partitions).items()
         ],
     )
-
-
-def read_deleted(response: OffsetDeleteResponse) -> Iterator[ItemResult]:
-    """Yield the result of each partition."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            tp = TopicPartition(topic.name, partition.partition_index)
-            yield ItemResult(tp, code=partition.error_code)

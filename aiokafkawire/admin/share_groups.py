@@ -7,7 +7,8 @@ from typing import Literal, overload
 
 from aiokafkawire.admin.arguments import as_list
 from aiokafkawire.admin.committed_offsets import GroupsArgument, parse_groups
-from aiokafkawire.admin.groups import delete_groups, describe_items
+from aiokafkawire.admin.group_messages import describe_request
+from aiokafkawire.admin.groups import delete_groups, describe_groups
 from aiokafkawire.admin.items import (
     ItemRequest,
     ItemResult,
@@ -59,7 +60,6 @@ from aiokafkawire.wire.messages.share_group_describe import (
     DescribedShareGroup,
     ShareGroupDescribeMember,
     ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
 )
 
 __all__ = ("ShareGroupOperations",)
@@ -118,19 +118,9 @@ class ShareGroupOperations(Operations):
             UnsupportedVersion: Brokers before 4.1 have no share groups.
             KafkaError: No coordinator could be reached.
         """
-
-        def build(names: Sequence[str], version: int, timeout_ms: int) -> ShareGroupDescribeRequest:
-            return ShareGroupDescribeRequest(
-                group_ids=list(names), include_authorized_operations=include_authorized_operations
-            )
-
-        request: ItemRequest[str, DescribedShareGroup] = ItemRequest(
-            api_key=ApiKey.SHARE_GROUP_DESCRIBE, build=build, read=_read_described
-        )
         requester = self._requester(timeout_ms)
-        found = await requester.request_items(request, as_list("group_ids", group_ids))
-        results = await describe_items(requester, found, _description)
-        return finish_items(results, "groups", return_errors=return_errors)
+        request = describe_request(ShareGroupDescribeRequest, include_authorized_operations)
+        return await describe_groups(requester, request, group_ids, _description, return_errors)
 
     async def delete_share_groups(
         self,
@@ -248,7 +238,7 @@ class ShareGroupOperations(Operations):
             build=build,
             read=_read_altered,
             locate=lambda tp: group_id,
-            context=lambda tp: {"group": group_id, **partition_context(tp)},
+            context=partition_context,
             retried=_RETRIED,
         )
         results = await self._requester(timeout_ms).request_items(request, wanted)
@@ -293,18 +283,13 @@ class ShareGroupOperations(Operations):
             build=build,
             read=_read_deleted,
             locate=lambda topic: group_id,
-            context=lambda topic: {"group": group_id, **topic_context(topic)},
+            context=topic_context,
             retried=_RETRIED,
         )
         results = await self._requester(timeout_ms).request_items(
             request, as_list("topics", topics)
         )
         return finish_items(results, "topics", return_errors=return_errors)
-
-
-def _read_described(response: ShareGroupDescribeResponse) -> Iterator[ItemResult]:
-    for group in response.groups:
-        yield ItemResult(group.group_id, group, group.error_code, group.error_message)
 
 
 def _description(group: DescribedShareGroup, coordinator: NodeId) -> ShareGroupDescription:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from aiokafkawire.admin.items import ItemResult
 from aiokafkawire.admin.types.acl_operation import authorized_operations
 from aiokafkawire.admin.types.groups import GroupState
 from aiokafkawire.admin.types.streams_groups import (
@@ -23,20 +22,13 @@ from aiokafkawire.wire.messages.streams_group_describe import (
     StreamsGroupDescribeAssignment,
     StreamsGroupDescribeKeyValue,
     StreamsGroupDescribeMember,
-    StreamsGroupDescribeResponse,
     StreamsGroupDescribeSubtopology,
     StreamsGroupDescribeTaskIds,
     StreamsGroupDescribeTaskOffset,
     StreamsGroupDescribeTopicInfo,
 )
 
-__all__ = ("read_streams_groups", "streams_description")
-
-
-def read_streams_groups(response: StreamsGroupDescribeResponse) -> Iterator[ItemResult]:
-    """Yield the results of StreamsGroupDescribe."""
-    for group in response.groups:
-        yield ItemResult(group.group_id, group, group.error_code, group.error_message)
+__all__ = ("streams_description",)
 
 
 def streams_description(

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal, overload
 
-from aiokafkawire.admin.arguments import as_list
 from aiokafkawire.admin.committed_offsets import (
     GroupsArgument,
     alter_offsets,
     delete_offsets,
-    list_offsets_of_groups,
-    parse_groups,
+    list_committed_offsets,
 )
-from aiokafkawire.admin.groups import delete_groups, describe_items
-from aiokafkawire.admin.items import ItemRequest, finish_items
-from aiokafkawire.admin.offset_messages import Offsets, offset_and_metadata
+from aiokafkawire.admin.group_messages import describe_request
+from aiokafkawire.admin.groups import delete_groups, describe_groups
+from aiokafkawire.admin.offset_messages import Offsets
 from aiokafkawire.admin.operations import Operations
-from aiokafkawire.admin.streams_group_messages import read_streams_groups, streams_description
+from aiokafkawire.admin.streams_group_messages import streams_description
 from aiokafkawire.admin.types.streams_groups import StreamsGroupDescription
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import AnyPartition, OffsetsArgument, PartitionT, TopicPartition
-from aiokafkawire.wire import ApiKey
-from aiokafkawire.wire.messages.streams_group_describe import (
-    DescribedStreamsGroup,
-    StreamsGroupDescribeRequest,
-)
+from aiokafkawire.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 __all__ = ("StreamsGroupOperations",)
 
@@ -78,21 +72,11 @@ class StreamsGroupOperations(Operations):
             UnsupportedVersion: Brokers before 4.1 have no streams groups.
             KafkaError: No coordinator could be reached.
         """
-
-        def build(
-            names: Sequence[str], version: int, timeout_ms: int
-        ) -> StreamsGroupDescribeRequest:
-            return StreamsGroupDescribeRequest(
-                group_ids=list(names), include_authorized_operations=include_authorized_operations
-            )
-
-        request: ItemRequest[str, DescribedStreamsGroup] = ItemRequest(
-            api_key=ApiKey.STREAMS_GROUP_DESCRIBE, build=build, read=read_streams_groups
-        )
         requester = self._requester(timeout_ms)
-        found = await requester.request_items(request, as_list("group_ids", group_ids))
-        results = await describe_items(requester, found, streams_description)
-        return finish_items(results, "groups", return_errors=return_errors)
+        request = describe_request(StreamsGroupDescribeRequest, include_authorized_operations)
+        return await describe_groups(
+            requester, request, group_ids, streams_description, return_errors
+        )
 
     async def delete_streams_groups(
         self,
@@ -163,10 +147,7 @@ class StreamsGroupOperations(Operations):
             KafkaError: No coordinator could be reached.
         """
         requester = self._requester(timeout_ms)
-        results = await list_offsets_of_groups(
-            requester, parse_groups(groups), require_stable, offset_and_metadata
-        )
-        return finish_items(results, "groups", return_errors=return_errors)
+        return await list_committed_offsets(requester, groups, require_stable, return_errors)
 
     async def alter_streams_group_offsets(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.delegation_token_requests import (
+    FIRST_REQUESTER_VERSION,
     NO_TIMESTAMP,
     check_request,
     split_principal,
@@ -90,7 +91,3 @@ def _response(context: RequestContext, owner: str) -> CreateDelegationTokenRespo
         response.token_requester_principal_type = requester_type
         response.token_requester_principal_name = requester_name
     return response
-
-
-FIRST_REQUESTER_VERSION = 3
-"""First version whose response names the client beside the owner."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.apis.delegation_token_requests import check_request, split_principal
+from aiokafkawire.broker.apis.delegation_token_requests import (
+    FIRST_REQUESTER_VERSION,
+    check_request,
+    split_principal,
+)
 from aiokafkawire.broker.authentication.delegation_tokens import StoredToken
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -16,9 +20,6 @@ from aiokafkawire.wire.messages.describe_delegation_token import (
 )
 
 __all__ = ("error_response", "handle")
-
-FIRST_REQUESTER_VERSION = 3
-"""First version that names the user who created a token."""
 
 
 async def handle(
