@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -37,6 +37,7 @@ from aiokafkawire.broker.release_choice import resolve_options
 from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.share.configs import ShareGroupConfigs
+from aiokafkawire.broker.share.dead_letters import DeadLetterQueue
 from aiokafkawire.broker.share.persister import SharePersister
 from aiokafkawire.broker.share.share_partition_manager import SharePartitionManager
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
@@ -50,6 +51,9 @@ __all__ = ("Broker",)
 
 KAFKA07_NODE_ID = 0
 """Node id of the Kafka 0.7 listener. Its clients never ask for it; other node ids start at 1."""
+
+DEAD_LETTERS_VERSION = 2
+"""Level of share.version with dead-letter topics (KIP-1191)."""
 
 EPOCH_BUMPING_VERSION = 2
 """From this transaction.version on, every end of a transaction bumps the epoch (KIP-890)."""
@@ -258,7 +262,9 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
             GroupRecordLog(store),
             release=lambda: self._release,
         )
-        share_groups = self._make_share_groups(runtime, cluster, store, consumer_groups)
+        share_groups = self._make_share_groups(
+            runtime, cluster, store, consumer_groups, lambda: state
+        )
         groups = GroupCoordinator(
             self.options,
             runtime.clock,
@@ -305,13 +311,23 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
         cluster: ClusterState,
         store: Store,
         consumer_groups: ConsumerGroups,
+        state: Callable[[], BrokerState],
     ) -> ShareGroups:
+        configs = ShareGroupConfigs(cluster.dynamic_configs)
+        dead_letters = DeadLetterQueue(
+            cluster,
+            configs,
+            runtime.clock,
+            is_enabled=lambda: state().share_version >= DEAD_LETTERS_VERSION,
+            leader_replica=lambda partition: self._leader_replica(state(), partition),
+        )
         partitions = SharePartitionManager(
             cluster,
             SharePersister(store, runtime.clock),
             runtime.clock,
-            ShareGroupConfigs(cluster.dynamic_configs),
+            configs,
             self.options.group_share_max_share_sessions,
+            dead_letters=dead_letters,
         )
         share_groups = ShareGroups(
             self.options,

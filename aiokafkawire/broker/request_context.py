@@ -15,7 +15,7 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.client_log import ClientLog
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
-from aiokafkawire.broker.features import TRANSACTION_VERSION
+from aiokafkawire.broker.features import SHARE_VERSION, TRANSACTION_VERSION
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
 from aiokafkawire.broker.loggers import BrokerLoggers
@@ -121,6 +121,11 @@ class BrokerState(Session):
     def transaction_version(self) -> int:
         """Finalized level of the feature transaction.version."""
         return self.finalized_features.get(TRANSACTION_VERSION, 0)
+
+    @property
+    def share_version(self) -> int:
+        """Finalized level of the feature share.version."""
+        return self.finalized_features.get(SHARE_VERSION, 0)
 
     @property
     def finalized_features(self) -> Mapping[str, int]:

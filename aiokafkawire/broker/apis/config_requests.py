@@ -7,9 +7,10 @@ from typing import Protocol, TypeVar
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.configs import ConfigResourceType
+from aiokafkawire.broker.configs import GROUP_CONFIGS, ConfigResourceType
+from aiokafkawire.broker.configs.definitions import ConfigDef
 from aiokafkawire.broker.configs.dynamic import DEFAULT_BROKER, MIN_INSYNC_REPLICAS
-from aiokafkawire.broker.configs.topics import validate_topic_configs
+from aiokafkawire.broker.configs.topics import TOPIC_CONFIGS, validate_topic_configs
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.topics import check_topic_name
 from aiokafkawire.wire import ErrorCode
@@ -118,6 +119,7 @@ def _alter(
     if resource_type is T.TOPIC:
         _check_topic(context, name)
         configs = validate_topic_configs(change(resource_type, cluster.topic(name).configs))
+        _check_release(context, configs, TOPIC_CONFIGS, "topic")
     elif resource_type is T.BROKER_LOGGER:
         # Levels are not stored: they last until the broker stops.
         configs = change(resource_type, context.state.loggers.levels)
@@ -128,10 +130,24 @@ def _alter(
         dynamic = cluster.dynamic_configs
         configs = change(resource_type, dynamic.of(resource_type, name))
         configs = dynamic.validate(resource_type, name, configs)
+        if resource_type is T.GROUP:
+            _check_release(context, configs, GROUP_CONFIGS, "group")
         if resource_type is T.BROKER and dynamic.requires_cluster_min_insync:
             configs = _check_min_insync(context, name, configs)
     if not validate_only:
         cluster.alter_configs(resource_type, name, configs)
+
+
+def _check_release(
+    context: RequestContext,
+    configs: Mapping[str, str],
+    definitions: Mapping[str, ConfigDef],
+    kind: str,
+) -> None:
+    """Raise `ApiError` if a config is of a later release."""
+    for name in configs:
+        if definitions[name].since and not context.release.since(definitions[name].since):
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown {kind} config name: {name}")
 
 
 def _check_topic(context: RequestContext, name: str) -> None:

@@ -144,6 +144,8 @@ def describe_topic(
     """Return the configs of a topic for which the configs `own` are set."""
     dynamic, node_id = context.cluster.dynamic_configs, context.node_id
     for key, config in TOPIC_CONFIGS.items():
+        if config.since and not context.release.since(config.since):
+            continue
         values = dynamic.topic_values(own, key, config, node_id)
         yield _config(key, config, values, default=config.value(dynamic.options))
 
@@ -190,6 +192,8 @@ def _group_configs(context: RequestContext, name: str) -> Iterator[DescribeConfi
     dynamic = context.cluster.dynamic_configs
     own = dynamic.of(T.GROUP, name)
     for key, config in GROUP_CONFIGS.items():
+        if config.since and not context.release.since(config.since):
+            continue
         values = (
             [ConfigValue(key, own[key], ConfigSource.DYNAMIC_GROUP_CONFIG)] if key in own else []
         )

@@ -58,7 +58,7 @@ class ConfigDef:
     `option` is the option of `Broker` with the value. `server_property` is the broker config that
     is the default of a topic or group config. `valid_values` are the accepted texts, or the items
     of a list, where they can be listed. `low` and `high` limit numbers. A default of None is no
-    value.
+    value. `since` is the first release with the config, if that is later than 4.3.
     """
 
     config_type: ConfigType
@@ -69,6 +69,7 @@ class ConfigDef:
     valid_values: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    since: str = ""
 
     def value(self, options: BrokerConfig) -> str | None:
         """Return the value that applies unless a client sets another."""

@@ -50,6 +50,15 @@ GROUP_CONFIGS: Mapping[str, ConfigDef] = {
         server_property="group.consumer.session.timeout.ms",
         low=1,
     ),
+    "errors.deadletterqueue.copy.record.enable": ConfigDef(
+        BOOLEAN,
+        "false",
+        "Whether dead letters of a share group have the key and value of their record.",
+        since="4.4",
+    ),
+    "errors.deadletterqueue.topic.name": ConfigDef(
+        STRING, "", "Topic for records that a share group gives up; none by default.", since="4.4"
+    ),
     "share.assignment.interval.ms": ConfigDef(
         INT,
         "1000",

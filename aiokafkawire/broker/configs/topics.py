@@ -77,6 +77,9 @@ TOPIC_CONFIGS: Mapping[str, ConfigDef] = {
         server_property="log.cleaner.delete.retention.ms",
         low=0,
     ),
+    "errors.deadletterqueue.group.enable": ConfigDef(
+        BOOLEAN, "false", "Whether share groups may write their dead letters here.", since="4.4"
+    ),
     "file.delete.delay.ms": ConfigDef(
         LONG,
         "60000",

@@ -63,6 +63,14 @@ class ShareGroupConfigs:
         """Return where the group starts: earliest, latest, or by_duration:DURATION."""
         return self._of(group_id).get("share.auto.offset.reset", "latest")
 
+    def dead_letter_topic(self, group_id: str) -> str:
+        """Return the dead-letter topic of a group (KIP-1191); empty for none."""
+        return self._of(group_id).get("errors.deadletterqueue.topic.name", "")
+
+    def copies_dead_letters(self, group_id: str) -> bool:
+        """Return True if dead letters have the key and value of their record."""
+        return self._of(group_id).get("errors.deadletterqueue.copy.record.enable") == "true"
+
 
 def duration_ms(text: str) -> int:
     """Return a duration in the ISO format of Java, such as PT1H30M, in ms."""

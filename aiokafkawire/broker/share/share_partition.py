@@ -25,6 +25,7 @@ from aiokafkawire.wire import ErrorCode
 
 __all__ = (
     "AcknowledgedRange",
+    "GivenUpRecords",
     "SharePartition",
     "SharePartitionSettings",
     "StateUpdate",
@@ -72,6 +73,20 @@ class StateUpdate:
     batches: tuple[StateBatch, ...]
 
 
+REJECTED = "Offset rejected by client."
+LIMIT_REACHED = "Offset delivery count exceeded the threshold."
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpRecords:
+    """Records that were archived without being processed; `cause` is Kafka's message."""
+
+    first: int
+    last: int
+    delivery_count: int
+    cause: str
+
+
 @dataclass(slots=True)
 class _Transitions:
     """Changes of one event at a time, which are undone if they cannot be persisted."""
@@ -79,6 +94,7 @@ class _Transitions:
     now: float
     before: list[tuple[DeliveryState, DeliveryState]] = field(default_factory=list)
     changed: list[StateBatch] = field(default_factory=list)
+    given_up: list[GivenUpRecords] = field(default_factory=list)
     completed: int = 0
 
     def undo(self) -> None:
@@ -99,10 +115,12 @@ class SharePartition:
         write: Callable[[StateUpdate], None],
         batches: Iterable[StateBatch] = (),
         settings: SharePartitionSettings | None = None,
+        give_up: Callable[[Sequence[GivenUpRecords]], None] | None = None,
     ) -> None:
         self.settings = settings or SharePartitionSettings()
         self.window = InFlightWindow(start, batches)
         self._write = write
+        self._give_up = give_up
 
     # --- what can be acquired ----------------------------------------------------------------
 
@@ -293,7 +311,8 @@ class SharePartition:
             delivery.deadline = transitions.now + self.settings.lock_duration_s
             self.window.locks.set((first, last), delivery.deadline)
         else:
-            self._end_lock(first, last, delivery, STATE_OF_TYPE[kind], transitions)
+            cause = REJECTED if kind is AcknowledgeType.REJECT else ""
+            self._end_lock(first, last, delivery, STATE_OF_TYPE[kind], transitions, cause=cause)
 
     # --- release -----------------------------------------------------------------------------
 
@@ -343,12 +362,19 @@ class SharePartition:
         delivery: DeliveryState,
         state: RecordState,
         transitions: _Transitions,
+        *,
+        cause: str = "",
     ) -> None:
-        """Set the state after a lock; a record at the delivery limit is archived."""
+        """Set the state after a lock; a record at the delivery limit is archived.
+
+        `cause` says why a record is given up.
+        """
         transitions.before.append((delivery, replace(delivery)))
         is_last = delivery.count >= self.settings.delivery_count_limit
         if state is RecordState.AVAILABLE and is_last:
-            state = RecordState.ARCHIVED
+            state, cause = RecordState.ARCHIVED, LIMIT_REACHED
+        if cause:
+            transitions.given_up.append(GivenUpRecords(first, last, delivery.count, cause))
         delivery.end_lock(state)
         if state.is_terminal:
             transitions.completed += self.window.count(first, last)
@@ -373,6 +399,8 @@ class SharePartition:
             if changed.state is RecordState.AVAILABLE:
                 self.window.on_available()
         self.window.move_start()
+        if self._give_up is not None and transitions.given_up:
+            self._give_up(transitions.given_up)
         return bool(transitions.changed)
 
     # --- start offset ------------------------------------------------------------------------

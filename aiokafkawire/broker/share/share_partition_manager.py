@@ -7,6 +7,7 @@ which acquired records are available again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.groups.consumer_group.deadlines import Deadlines
 from aiokafkawire.broker.share.configs import ShareGroupConfigs, duration_ms
+from aiokafkawire.broker.share.dead_letters import DeadLetterQueue
 from aiokafkawire.broker.share.persister import (
     NO_START_OFFSET,
     SharePartitionKey,
@@ -69,12 +71,15 @@ class SharePartitionManager:
         clock: Clock,
         configs: ShareGroupConfigs,
         max_sessions: int,
+        *,
+        dead_letters: DeadLetterQueue,
     ) -> None:
         self.persister = persister
         self.configs = configs
         self._cluster = cluster
         self._clock = clock
         self._max_sessions = max_sessions
+        self._dead_letters = dead_letters
         self._nodes: dict[int, _NodeShares] = {}
         self._deadlines: Deadlines[tuple[int, SharePartitionKey]] = Deadlines()
         self._wakeup = AutoResetEvent()
@@ -145,6 +150,7 @@ class SharePartitionManager:
             write,
             state.batches,
             self.configs.of_partitions(key.group_id),
+            functools.partial(self._dead_letters.write, key, partition),
         )
         share_partition.advance_log_start(partition.log.start_offset)
         loaded = LeaderSharePartition(key, share_partition, leader_epoch, state.state_epoch)
