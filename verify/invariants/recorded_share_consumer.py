@@ -165,7 +165,9 @@ class RecordedShareConsumer:
         """Enter the record's own context, which accepts it, or releases it after an error."""
         async with record:
             yield record
-            self._decided(record, AcknowledgeType.ACCEPT, owed=False)
+            # Of a record that was delivered again meanwhile, this changes nothing.
+            if record._held.is_undecided(record.offset):
+                self._decided(record, AcknowledgeType.ACCEPT, owed=False)
 
     def _decided(self, record: ShareRecord, type: AcknowledgeType, *, owed: bool) -> None:
         place = (record.topic, record.partition, (record.offset,))

@@ -9,6 +9,7 @@ from aiokafkawire.broker import Broker, SeenRequest
 from aiokafkawire.broker.share.in_flight import RecordState
 from aiokafkawire.broker.share.persister import SharePartitionKey
 from aiokafkawire.broker.share.share_partition import StateUpdate
+from aiokafkawire.broker.share.share_sessions import ShareSessionKey
 from aiokafkawire.wire import ApiKey
 from verify.invariants.observed import ShareAcquired, ShareLocksEnded
 
@@ -90,13 +91,14 @@ class ShareObserver:
 
 
 class LockedRecords(NamedTuple):
-    """Records with a lock at the leader of their partition."""
+    """Records with a lock at the leader of their partition. `has_session`: their member does."""
 
     key: SharePartitionKey
     first: int
     last: int
     member_id: str
     deadline: float
+    has_session: bool
 
 
 def locked_records(broker: Broker) -> Iterator[LockedRecords]:
@@ -115,7 +117,10 @@ def locked_records(broker: Broker) -> Iterator[LockedRecords]:
             for batch in found.share_partition.window.batches:
                 for first, last, delivery in batch.deliveries():
                     if delivery.state is RecordState.ACQUIRED:
-                        yield LockedRecords(key, first, last, delivery.member_id, delivery.deadline)
+                        member_id, deadline = delivery.member_id, delivery.deadline
+                        session = ShareSessionKey(key.group_id, member_id)
+                        has_session = session in node.sessions._sessions
+                        yield LockedRecords(key, first, last, member_id, deadline, has_session)
 
 
 def unfinished_records(broker: Broker, group: str, topic: str) -> list[tuple[int, int]]:
