@@ -14,6 +14,7 @@ from aiokafkawire.runtime.interfaces import (
     Clock,
     Listener,
     Runtime,
+    Threads,
     Transport,
     receive_until_eof,
 )
@@ -60,6 +61,7 @@ __all__ = (
     "SingleWaiterFuture",
     "Supervisor",
     "TaskHandle",
+    "Threads",
     "Timer",
     "TlsTransport",
     "Transport",

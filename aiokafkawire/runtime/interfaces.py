@@ -15,6 +15,7 @@ __all__ = (
     "Clock",
     "Listener",
     "Runtime",
+    "Threads",
     "Transport",
     "receive_until_eof",
 )
@@ -145,6 +146,18 @@ class Listener(Protocol):
         ...
 
 
+class Threads(Protocol):
+    """Runs functions of the application that may block."""
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run a function. A cancelled call returns without waiting for it.
+
+        Raises:
+            OSError: Too many functions still run, or no thread can be started.
+        """
+        ...
+
+
 class Runtime(Protocol):
     """The outside world of one client or broker."""
 
@@ -190,6 +203,15 @@ class Runtime(Protocol):
 
         Raises:
             OSError: The address cannot be bound.
+        """
+        ...
+
+    def threads(self, name: str, limit: int) -> Threads:
+        """Return threads for functions that may block.
+
+        Args:
+            name: Name of the threads.
+            limit: Functions at a time.
         """
         ...
 

@@ -12,11 +12,13 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from aiokafkawire.runtime.daemon_threads import DaemonThreads
 from aiokafkawire.runtime.interfaces import (
     Address,
     Buffer,
     Clock,
     Listener,
+    Threads,
     Transport,
     receive_until_eof,
 )
@@ -103,6 +105,9 @@ class RealRuntime:
         for other in others:
             await other.aclose()
         return TcpListener(first)
+
+    def threads(self, name: str, limit: int) -> Threads:
+        return DaemonThreads(name, limit)
 
     async def offload(self, function: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(function, limiter=self._limiter)

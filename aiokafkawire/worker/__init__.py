@@ -4,6 +4,7 @@ from aiokafkawire.worker.executor import HandlerTimedOut
 from aiokafkawire.worker.handlers import WorkerRecord
 from aiokafkawire.worker.health import WorkerHealth
 from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Retry
+from aiokafkawire.worker.results import RecordResult, RecordResults, WorkerResults
 from aiokafkawire.worker.retry_policy import RetryPolicy
 from aiokafkawire.worker.worker import Worker
 
@@ -12,9 +13,12 @@ __all__ = (
     "DecodingFailed",
     "Drop",
     "HandlerTimedOut",
+    "RecordResult",
+    "RecordResults",
     "Retry",
     "RetryPolicy",
     "Worker",
     "WorkerHealth",
     "WorkerRecord",
+    "WorkerResults",
 )

@@ -14,11 +14,13 @@ import anyio
 
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
-from aiokafkawire.runtime import NEVER, DaemonThreads, Runtime, is_failure_of_callback
+from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.outcomes import DecodingFailed
+from aiokafkawire.worker.partition_work import WorkItem
+from aiokafkawire.worker.results import WorkerResults, failed_result, processed_result
 from aiokafkawire.worker.retry_policy import (
     Decision,
     DropRecord,
@@ -28,7 +30,7 @@ from aiokafkawire.worker.retry_policy import (
     WriteDeadLetter,
     decide,
 )
-from aiokafkawire.worker.scheduler import Scheduler, WorkItem
+from aiokafkawire.worker.scheduler import Scheduler
 
 __all__ = ("Executor", "HandlerTimedOut")
 
@@ -54,6 +56,9 @@ class Executor:
 
     Args:
         stop_on_failure: Whether a record without attempts left stops the worker.
+
+    Attributes:
+        results: Collects what happens to records, for tests; None to collect nothing.
     """
 
     def __init__(
@@ -67,11 +72,12 @@ class Executor:
         fields: Mapping[str, object],
     ) -> None:
         self.counters = Counters()
+        self.results: WorkerResults | None = None
         self._scheduler = scheduler
         self._writer = writer
         self._runtime = runtime
         self._free_threads = anyio.Semaphore(threads)
-        self._threads = DaemonThreads("handler", threads)
+        self._threads = runtime.threads("handler", threads)
         self._thread_scopes: dict[int, anyio.CancelScope] = {}
         self._stop_on_failure = stop_on_failure
         self._fields = fields
@@ -97,6 +103,8 @@ class Executor:
                     return
             else:
                 counters.processed += 1
+                if self.results is not None:
+                    self.results.processed.append(processed_result(item))
                 if not finish_record(item):
                     return
         self._scheduler.yield_turn(item)
@@ -178,10 +186,14 @@ class Executor:
         match decision:
             case RetryInPlace(delay_s):
                 self.counters.retried += 1
+                if self.results is not None:
+                    self.results.retried.append(failed_result(item))
                 self._scheduler.retry(item, clock.now() + delay_s)
                 return False
-            case DropRecord():
+            case DropRecord(reason):
                 self.counters.dropped += 1
+                if self.results is not None:
+                    self.results.dropped.append(failed_result(item, reason))
                 return self._scheduler.finish_record(item)
             case WriteDeadLetter() if self._stop_on_failure:
                 raise HandlerFailed from error
@@ -211,8 +223,12 @@ class Executor:
             return False
         if isinstance(decision, RetryLater):
             self.counters.delayed += 1
+            if self.results is not None:
+                self.results.delayed.append(failed_result(item))
         else:
             self.counters.dead += 1
+            if self.results is not None:
+                self.results.dead.append(failed_result(item, decision.reason))
         return self._scheduler.finish_record(item)
 
     def _log(self, item: WorkItem, decision: Decision) -> None:
@@ -230,7 +246,7 @@ class Executor:
                 "%s offset %d: attempt %d of %s failed; %s: %r",
                 item.partition.tp,
                 item.record.offset,
-                item.earlier_attempts + item.attempts,
+                item.total_attempts,
                 item.handler.name,
                 then,
                 item.error,

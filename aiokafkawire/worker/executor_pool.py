@@ -120,5 +120,9 @@ class ExecutorPool:
         while True:
             self._next_due = self._scheduler.next_due
             await self._due_changed.wait(NEVER if self._next_due is None else self._next_due)
-            self._scheduler.release_due(self._clock.now())
-            self.wake()
+            self.release_due(self._clock.now())
+
+    def release_due(self, now: float) -> None:
+        """Let the delayed items run that are due at `now`."""
+        self._scheduler.release_due(now)
+        self.wake()

@@ -25,8 +25,8 @@ from aiokafkawire.worker.letters import (
     retry_headers,
     retry_topic,
 )
+from aiokafkawire.worker.partition_work import WorkItem
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
-from aiokafkawire.worker.scheduler import WorkItem
 
 __all__ = ("FailedRecordWriter", "RetryTopic", "ensure_topics", "retry_topics")
 
@@ -96,7 +96,7 @@ class FailedRecordWriter:
     def _state(self, item: WorkItem) -> tuple[Origin, int]:
         """Return the origin and the total of attempts."""
         origin = read_retry_state(item.record).origin if item.tier else self.origin(item.record)
-        return origin, item.earlier_attempts + item.attempts
+        return origin, item.total_attempts
 
     async def _write_retry(self, item: WorkItem, tier: int) -> None:
         delay_ms = item.handler.retries.delays_ms[tier]

@@ -14,7 +14,7 @@ from aiokafkawire.worker.decoding import Decoder
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
-    from aiokafkawire.worker.scheduler import WorkItem
+    from aiokafkawire.worker.partition_work import WorkItem
 
 __all__ = ("OrderBy", "RecordHandler", "WorkerRecord")
 
@@ -44,7 +44,7 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
         self.record = record
         self.key = key
         self.value = value
-        self.attempt = item.earlier_attempts + item.attempts + 1
+        self.attempt = item.total_attempts + 1
 
     def __repr__(self) -> str:
         return (

@@ -14,8 +14,9 @@ from aiokafkawire.worker.failed_records import RetryTopic, retry_topics
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.letters import read_retry_state
 from aiokafkawire.worker.outcomes import DeadLetter
+from aiokafkawire.worker.partition_work import PartitionWork, WorkItem
 from aiokafkawire.worker.retry_policy import RetryPolicy
-from aiokafkawire.worker.scheduler import PartitionWork, Scheduler, WorkItem
+from aiokafkawire.worker.scheduler import Scheduler
 
 __all__ = ("RecordIntake",)
 

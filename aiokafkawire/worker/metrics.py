@@ -27,7 +27,7 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
         "paused_partitions": sum(work.is_paused for work in scheduler.partitions),
         "running_records": sum(len(work.running) for work in scheduler.partitions),
         "delayed_records": scheduler.delayed,
-        "buffered_records": sum(len(work.offsets) for work in scheduler.partitions),
+        "buffered_records": scheduler.unfinished,
         "buffered_bytes": sum(work.size for work in scheduler.partitions),
     }
 

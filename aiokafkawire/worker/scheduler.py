@@ -18,170 +18,20 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, count
 from typing import NamedTuple
 
-from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
-from aiokafkawire.worker.handlers import RecordHandler
-from aiokafkawire.worker.offset_tracker import OffsetTracker
-from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
+from aiokafkawire.worker.partition_work import (
+    RESUME_SHARE,
+    Budget,
+    PartitionWork,
+    PartitionWorkState,
+    WorkItem,
+)
 
-__all__ = ("PartitionWork", "Pauses", "Scheduler", "WorkItem")
-
-RESUME_SHARE = 2
-"""A paused partition resumes when its records are at most the limit divided by this."""
-
-
-class WorkItem:
-    """Records of a partition that are processed one after the other, by one task at a time.
-
-    Attributes:
-        records: The records, in the order of offsets.
-        index: Place of the first unfinished record. The attributes from `attempts` on are about
-            that record.
-        partition: Work of the partition in the assignment that delivered the records.
-        handler: Processes the records.
-        ordering_key: The next item with the same key waits for this one; None for any order.
-        size: Bytes of keys and values.
-        due: When the first record may run; None for at once.
-        started: When the attempt or the run of the item started.
-        attempts: Failed attempts since the fetch.
-        earlier_attempts: Failed attempts before the record was written to its retry topic.
-        tier: Retry topics that the record has passed.
-        first_failure_ms: Wall-clock time of the first failure; None if there was none.
-        error: Exception of the last attempt.
-        unwritten: Decision to write a copy of the record that was not carried out yet.
-        unwritten_since: When its first write started.
-    """
-
-    __slots__ = (
-        "attempts",
-        "due",
-        "earlier_attempts",
-        "error",
-        "first_failure_ms",
-        "handler",
-        "index",
-        "ordering_key",
-        "partition",
-        "records",
-        "size",
-        "started",
-        "tier",
-        "unwritten",
-        "unwritten_since",
-    )
-
-    def __init__(
-        self,
-        records: Sequence[Record],
-        partition: PartitionWork,
-        handler: RecordHandler,
-        ordering_key: Hashable = None,
-    ) -> None:
-        self.records = records
-        self.index = 0
-        self.partition = partition
-        self.handler = handler
-        self.ordering_key = ordering_key
-        self.size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        self.due: float | None = None
-        self.started = 0.0
-        self.forget_failures()
-
-    @property
-    def record(self) -> Record:
-        """The first unfinished record."""
-        return self.records[self.index]
-
-    def forget_failures(self) -> None:
-        """Reset what is known about the attempts of the first unfinished record."""
-        self.attempts = self.earlier_attempts = self.tier = 0
-        self.first_failure_ms: int | None = None
-        self.error: BaseException | None = None
-        self.unwritten: RetryLater | WriteDeadLetter | None = None
-        self.unwritten_since = 0.0
-
-
-class PartitionWorkState(Enum):
-    ACTIVE = "active"
-    DRAINING = "draining"
-    FENCED = "fenced"
-
-
-class Budget:
-    """Bytes of keys and values that several partitions share.
-
-    Attributes:
-        limit: Size at which the partitions are paused.
-        size: Size of the unfinished records.
-        was_full: True from the limit on, until the size is a part of it (`RESUME_SHARE`).
-    """
-
-    __slots__ = ("limit", "size", "was_full")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.size = 0
-        self.was_full = False
-
-    @property
-    def may_resume(self) -> bool:
-        """True if the size has fallen far enough since it reached the limit."""
-        return self.was_full and self.size * RESUME_SHARE <= self.limit
-
-    def update(self) -> None:
-        """Set `was_full` by the present size."""
-        self.was_full = self.size >= self.limit or (self.was_full and not self.may_resume)
-
-
-class PartitionWork:
-    """The unfinished records of a partition during one assignment.
-
-    Attributes:
-        previous: Work of the former assignment while its records still run: no record starts
-            before they have ended.
-    """
-
-    __slots__ = (
-        "budget",
-        "is_paused",
-        "offsets",
-        "previous",
-        "ready",
-        "running",
-        "size",
-        "state",
-        "tp",
-        "waiting",
-    )
-
-    def __init__(
-        self, tp: TopicPartition, budget: Budget, previous: PartitionWork | None = None
-    ) -> None:
-        self.tp = tp
-        self.budget = budget
-        self.previous = previous
-        self.state = PartitionWorkState.ACTIVE
-        self.offsets = OffsetTracker()
-        self.ready: deque[WorkItem] = deque()
-        self.waiting: dict[Hashable, deque[WorkItem]] = {}
-        self.running: dict[WorkItem, None] = {}  # in the order in which they were taken
-        self.size = 0
-        self.is_paused = False
-
-    @property
-    def is_active(self) -> bool:
-        """True if records are started."""
-        return self.state is PartitionWorkState.ACTIVE
-
-    @property
-    def is_fenced(self) -> bool:
-        """True if the partition was revoked or lost."""
-        return self.state is PartitionWorkState.FENCED
+__all__ = ("Pauses", "Scheduler")
 
 
 class Pauses(NamedTuple):
@@ -388,6 +238,18 @@ class Scheduler:
         else:
             del work.running[item]
             self._delay(item, due)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if records run, or may run before the next delayed one is due."""
+        return bool(self._turns or self._fenced) or any(
+            work.running for work in self._partitions.values()
+        )
+
+    @property
+    def unfinished(self) -> int:
+        """Number of records from the oldest unfinished one of each partition on."""
+        return sum(len(work.offsets) for work in self._partitions.values())
 
     @property
     def unwritten(self) -> Iterable[WorkItem]:

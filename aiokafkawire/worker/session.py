@@ -224,6 +224,10 @@ class WorkerSession(Session, RebalanceListener):
                 extra=dict(self._supervisor.fields),
             )
 
+    def release_due(self, now: float) -> None:
+        """Let the delayed records run that are due at `now`."""
+        self._pool.release_due(now)
+
     def stop_waiting(self) -> None:
         """Wait no longer for running handlers."""
         self._pool.stop_waiting()

@@ -30,7 +30,9 @@ from aiokafkawire.worker.failed_records import retry_topics
 from aiokafkawire.worker.handlers import OrderBy, RecordHandler
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
 from aiokafkawire.worker.health_server import HealthServer, format_metrics
+from aiokafkawire.worker.idle import wait_until_idle
 from aiokafkawire.worker.metrics import collect_metrics, worker_metrics
+from aiokafkawire.worker.results import WorkerResults
 from aiokafkawire.worker.retry_policy import RetryPolicy
 from aiokafkawire.worker.session import WorkerSession
 
@@ -98,6 +100,11 @@ class Worker(BaseClient[WorkerSession]):
         self.config = make_config(WorkerConfig, options)
         parse_api_version(self.config.api_version)
         common = {field.name for field in dataclasses.fields(ClientConfig)}
+        self._arguments = {
+            "consumer_options": consumer_options,
+            "producer_options": producer_options,
+            **options,
+        }
         self._option_sets = ClientOptionSets(
             {name: value for name, value in options.items() if name in common},
             consumer_options or {},
@@ -115,6 +122,7 @@ class Worker(BaseClient[WorkerSession]):
         self._handlers: list[RecordHandler] = []
         self.health_address: Address | None = None
         self._start_scope: anyio.CancelScope | None = None
+        self._results: WorkerResults | None = None  # of `run_until_idle`
 
     def on(
         self,
@@ -179,6 +187,22 @@ class Worker(BaseClient[WorkerSession]):
                 raise ValueError(f"topic {topic!r} has a handler already")
         self._handlers.append(handler)
 
+    def copy(self, **options: Any) -> Worker:
+        """Return a worker that is not started, with the same handlers.
+
+        For tests of a worker that a module of an application creates, and that runs once.
+
+        Args:
+            **options: Arguments of `Worker` that differ, such as `bootstrap_servers`.
+
+        Raises:
+            InvalidOption: An option is unknown or invalid.
+        """
+        copied = Worker(**{**self._arguments, **options})
+        copied._handlers = list(self._handlers)
+        copied._custom_runtime = self._custom_runtime
+        return copied
+
     # --- start and stop ---
 
     async def run(self) -> None:
@@ -196,6 +220,31 @@ class Worker(BaseClient[WorkerSession]):
                 await self._lifecycle.require_session().ended.wait()
         except StoppedWhileStarting:
             return
+
+    async def run_until_idle(
+        self, *, timeout_ms: float = 30_000, skip_delays: bool = True
+    ) -> WorkerResults:
+        """Process all records, also those of retry topics, and return what happened to them.
+
+        For tests. Starts the worker, and stops it when no records are left. All results are kept
+        in memory.
+
+        Args:
+            timeout_ms: Limit in milliseconds, without the time in which delays pass.
+            skip_delays: Do not wait for delays of retries: if nothing else is left, the record
+                that is due next is tried at once. If False, delays pass, also in virtual time.
+
+        Raises:
+            TimeoutError: Records are left at the limit; the text names their partitions.
+            ClientClosed: The worker runs or has run. Use a `copy`.
+            KafkaError: See `run`.
+        """
+        require_timeout("timeout_ms", timeout_ms)
+        results = self._results = WorkerResults()
+        async with self:
+            session = self._lifecycle.require_session()
+            await wait_until_idle(session, timeout_s=timeout_ms / 1_000, skip_delays=skip_delays)
+        return results
 
     def run_forever(
         self,
@@ -299,6 +348,7 @@ class Worker(BaseClient[WorkerSession]):
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> WorkerSession:
         session = WorkerSession(self.config, self._option_sets, self._handlers, runtime, supervisor)
+        session.executor.results = self._results
         await session.start(self._option_sets)
         if self.config.health_port is not None:
             try:

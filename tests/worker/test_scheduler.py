@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker.scheduler import PartitionWork, Scheduler, WorkItem
+from aiokafkawire.worker.partition_work import PartitionWork, WorkItem
+from aiokafkawire.worker.scheduler import Scheduler
 from tests.worker.helpers import handler, record
 
 TP = TopicPartition("t", 0)

@@ -15,6 +15,14 @@ __all__ = ("SimulatedRuntime",)
 T = TypeVar("T")
 
 
+class SimulatedThreads:
+    """Runs functions in the calling task: they take no virtual time."""
+
+    async def run(self, function: Callable[[], T]) -> T:
+        await checkpoint()
+        return function()
+
+
 class SimulatedRuntime:
     """One host's network, clock and randomness. Work is never offloaded to a thread."""
 
@@ -40,6 +48,9 @@ class SimulatedRuntime:
 
     async def checkpoint_one_by_one(self) -> None:
         """Do not suspend: virtual time passes between steps alone."""
+
+    def threads(self, name: str, limit: int) -> SimulatedThreads:
+        return SimulatedThreads()
 
     async def offload(self, function: Callable[[], T]) -> T:
         await checkpoint()
