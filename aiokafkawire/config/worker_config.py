@@ -48,7 +48,8 @@ class WorkerConfig(ClientConfig):
     max_buffered_bytes: int = number_option(
         64 * 1024 * 1024,
         1,
-        meaning="Size of all unfinished records at which all partitions are paused.",
+        meaning="Size of keys, values and headers of all unfinished records at which all"
+        " partitions are paused.",
     )
     stall_timeout_ms: int = number_option(
         60_000,

@@ -287,13 +287,21 @@ class Lifecycle(Generic[S]):
             extra=dict(self.supervisor.fields),
         )
 
-    def abort(self) -> None:
-        """End all tasks without closing the session; return immediately."""
-        self.open_session = None
+    def abort(self, error: ClientClosed | None = None) -> None:
+        """End all tasks without closing the session; return immediately.
+
+        Args:
+            error: Raised by pending calls; None leaves them pending, as after a crash.
+        """
+        session, self.session, self.open_session = self.session, None, None
+        self.supervisor.on_stopping = None
         self._transition(LifecycleEvent.STOPPED)
         self._untrack()
         self._closed.set()
-        self.supervisor.abort()
+        if self.supervisor.is_running and in_event_loop():
+            self.supervisor.abort()
+        if session is not None and error is not None:
+            session.on_tasks_cancelled(error)
 
     async def _stop_tasks(self) -> None:
         self._transition(LifecycleEvent.STOPPED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from aiokafkawire.runtime import NEVER, AutoResetEvent, Clock, Supervisor, checkpoint
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Clock, Supervisor, checkpoint, current_task
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.executor import Executor, HandlerFailed
 from aiokafkawire.worker.scheduler import Scheduler
@@ -44,6 +44,7 @@ class ExecutorPool:
         self._on_failure = on_failure
         self._resume = resume
         self._tasks = 0
+        self._running: set[object] = set()  # the tasks
         self._idle: list[AutoResetEvent] = []
         self._next_due: float | None = None
         self._due_changed = AutoResetEvent()
@@ -83,8 +84,20 @@ class ExecutorPool:
         self._waits_for_handlers = False
         self._item_ended.set()
 
+    def is_executor(self, task: object) -> bool:
+        """Return whether a task runs handlers."""
+        return task in self._running
+
     async def _execute(self) -> None:
         """Process ready items, one at a time."""
+        task = current_task()
+        self._running.add(task)
+        try:
+            await self._execute_items()
+        finally:
+            self._running.discard(task)
+
+    async def _execute_items(self) -> None:
         scheduler, executor, now = self._scheduler, self.executor, self._clock.now
         wake = AutoResetEvent()
         while True:

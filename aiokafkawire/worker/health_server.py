@@ -78,6 +78,13 @@ class HealthServer:
             await self._listener.aclose()
 
     async def _accept(self, listener: Listener) -> None:
+        try:
+            await self._serve_connections(listener)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()
+
+    async def _serve_connections(self, listener: Listener) -> None:
         while True:
             await self._slots.acquire()
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from aiokafkawire.logs import log_fields
@@ -12,7 +12,7 @@ from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.failed_records import RetryTopic, retry_topics
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
-from aiokafkawire.worker.letters import read_retry_state
+from aiokafkawire.worker.letters import read_retry_state, retry_topic_delay
 from aiokafkawire.worker.outcomes import DeadLetter
 from aiokafkawire.worker.partition_work import PartitionWork, WorkItem
 from aiokafkawire.worker.retry_policy import RetryPolicy
@@ -52,6 +52,7 @@ class RecordIntake:
     def __init__(
         self, group_id: str, handlers: Collection[RecordHandler], scheduler: Scheduler, clock: Clock
     ) -> None:
+        self._group_id = group_id
         self._handlers = {topic: handler for handler in handlers for topic in handler.topics}
         self._retry_topics: dict[str, RetryTopic] = retry_topics(group_id, handlers)
         self._scheduler = scheduler
@@ -61,6 +62,14 @@ class RecordIntake:
     def retry_topics(self) -> Collection[str]:
         """Names of the retry topics."""
         return self._retry_topics.keys()
+
+    def add_existing_topics(self, names: Iterable[str]) -> None:
+        """Read the retry topics of delays that no handler has any more."""
+        for name in names:
+            delay_ms = retry_topic_delay(self._group_id, name)
+            if delay_ms is not None and name not in self._handlers:
+                self._retry_topics.setdefault(name, RetryTopic(name, delay_ms))
+        self._scheduler.add_retry_topics(self._retry_topics)
 
     @property
     def topics(self) -> Collection[str]:

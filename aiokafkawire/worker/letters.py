@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,7 @@ __all__ = (
     "read_retry_state",
     "retry_headers",
     "retry_topic",
+    "retry_topic_delay",
 )
 
 Header = tuple[str, bytes | None]
@@ -85,6 +87,12 @@ def retry_topic(group_id: str, delay_ms: int) -> str:
         if delay_ms % size_ms == 0:
             return f"{group_id}.retry.{delay_ms // size_ms}{unit}"
     raise AssertionError(delay_ms)
+
+
+def retry_topic_delay(group_id: str, topic: str) -> int | None:
+    """Return the delay of a retry topic in milliseconds; None if it is another topic."""
+    match = re.fullmatch(re.escape(group_id) + r"\.retry\.([1-9][0-9]{0,14})(d|h|m|s|ms)", topic)
+    return None if match is None else int(match[1]) * dict(UNITS_MS)[match[2]]
 
 
 # --- retry topics ---

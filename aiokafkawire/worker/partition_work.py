@@ -18,6 +18,14 @@ RESUME_SHARE = 2
 """A paused partition resumes when its records are at most the limit divided by this."""
 
 
+def record_size(record: Record) -> int:
+    """Return the bytes of key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size
+
+
 class WorkItem:
     """Records of a partition that are processed one after the other, by one task at a time.
 
@@ -28,7 +36,7 @@ class WorkItem:
         partition: Work of the partition in the assignment that delivered the records.
         handler: Processes the records.
         ordering_key: The next item with the same key waits for this one; None for any order.
-        size: Bytes of keys and values.
+        size: Bytes of keys, values and headers.
         due: When the first record may run; None for at once.
         started: When the attempt or the run of the item started.
         attempts: Failed attempts since the fetch.
@@ -70,7 +78,7 @@ class WorkItem:
         self.partition = partition
         self.handler = handler
         self.ordering_key = ordering_key
-        self.size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        self.size = sum(map(record_size, records))
         self.due: float | None = None
         self.started = 0.0
         self.forget_failures()
@@ -101,7 +109,7 @@ class PartitionWorkState(Enum):
 
 
 class Budget:
-    """Bytes of keys and values that several partitions share.
+    """Bytes of keys, values and headers that several partitions share.
 
     Attributes:
         limit: Size at which the partitions are paused.

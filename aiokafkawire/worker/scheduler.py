@@ -47,9 +47,9 @@ class Scheduler:
     Args:
         max_records: Records of a partition, from the lowest unfinished one on, at which it is
             paused.
-        max_bytes: Bytes of keys and values of all unfinished records at which all partitions are
-            paused. Those of retry topics have a budget of their own, so that records that wait
-            there do not stop the others.
+        max_bytes: Bytes of keys, values and headers of all unfinished records at which all
+            partitions are paused. Those of retry topics have a budget of their own, so that records
+            that wait there do not stop the others.
         retry_topics: Names of the retry topics.
 
     Attributes:
@@ -62,7 +62,7 @@ class Scheduler:
     ) -> None:
         self._max_records = max_records
         self._budgets = Budget(max_bytes), Budget(max_bytes)
-        self._retry_topics = frozenset(retry_topics)
+        self._retry_topics = set(retry_topics)
         self._fenced: dict[TopicPartition, PartitionWork] = {}  # whose records still run
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._turns: deque[PartitionWork] = deque()  # those with ready records
@@ -77,6 +77,10 @@ class Scheduler:
     def partitions(self) -> Collection[PartitionWork]:
         """The partitions that are assigned."""
         return self._partitions.values()
+
+    def add_retry_topics(self, topics: Iterable[str]) -> None:
+        """Count the records of more topics to the budget of retry topics."""
+        self._retry_topics.update(topics)
 
     def partition(self, tp: TopicPartition) -> PartitionWork:
         """Return the work of an assigned partition, and create it if it has none."""

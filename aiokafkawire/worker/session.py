@@ -10,7 +10,7 @@ import anyio
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import ClientClosed, KafkaError
-from aiokafkawire.logs import count_partitions
+from aiokafkawire.logs import count_partitions, log_fields
 from aiokafkawire.runtime import (
     Runtime,
     Session,
@@ -38,6 +38,9 @@ logger = logging.getLogger("aiokafkawire.worker")
 
 POLL_TIMEOUT_MS = 1_000
 """Timeout of one call for records."""
+
+CONNECT_BACKOFF_S = 1.0
+"""Delay after a failed attempt to connect in the background."""
 
 
 class WorkerSession(Session, RebalanceListener):
@@ -101,28 +104,56 @@ class WorkerSession(Session, RebalanceListener):
         return self._pool.executor
 
     async def start(self, options: ClientOptionSets) -> None:
-        """Create topics, start the clients and the tasks."""
-        writes_letters = self.config.on_exhausted == "dead_letter"
-        if self.config.create_topics:
-            letters = [self.config.dead_letters] if writes_letters else []
-            admin = with_runtime(options.make_admin(), self.runtime)
-            async with admin:
-                await ensure_topics(admin, [*self._intake.retry_topics, *letters])
-        self.consumer.subscribe(self._intake.topics, listener=self)
-        await self.producer.start()
+        """Start the clients and the tasks, and create topics.
+
+        Without `connect_on_start`, return at once and connect in the background.
+        """
         try:
+            await self.producer.start()
             await self.consumer.start()
-            self._spawn_tasks()
+            if self.config.connect_on_start:
+                await self._subscribe(options)
+                self._poll_task = self._supervisor.spawn(self._poll, name="poll")
+            else:
+                self._poll_task = self._supervisor.spawn(self._connect, options, name="connect")
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._stop_clients()
             raise
-
-    def _spawn_tasks(self) -> None:
-        self._poll_task = self._supervisor.spawn(self._poll, name="poll")
         self._pool.start()
         interval_s = self.config.commit_interval_ms / 1_000
         self._supervisor.spawn(self.committer.commit_periodically, interval_s, name="commit")
+
+    async def _subscribe(self, options: ClientOptionSets) -> None:
+        """Create the topics that are missing, and subscribe."""
+        if self.config.create_topics:
+            writes_letters = self.config.on_exhausted == "dead_letter"
+            letters = [self.config.dead_letters] if writes_letters else []
+            async with with_runtime(options.make_admin(), self.runtime) as admin:
+                await ensure_topics(admin, [*self._intake.retry_topics, *letters])
+        self._intake.add_existing_topics(await self.consumer.topics())
+        self.consumer.subscribe(self._intake.topics, listener=self)
+
+    async def _connect(self, options: ClientOptionSets) -> None:
+        """Subscribe when a broker can be reached, and poll."""
+        while True:
+            self.polled_at = self.runtime.clock.now()
+            try:
+                await self._subscribe(options)
+                break
+            except KafkaError as error:
+                if not error.retriable:
+                    self.end(error)
+                    return
+                logger.warning(
+                    "Group %s: worker cannot connect; next try in %g s: %s",
+                    self.config.group_id,
+                    CONNECT_BACKOFF_S,
+                    error,
+                    extra=log_fields(self._supervisor.fields, error=error),
+                )
+            await self.runtime.clock.sleep_until(self.runtime.clock.now() + CONNECT_BACKOFF_S)
+        await self._poll()
 
     async def close(self, drain_deadline: float) -> None:
         """Finish running handlers up to a deadline, commit, and close the clients."""
@@ -152,8 +183,12 @@ class WorkerSession(Session, RebalanceListener):
             try:
                 await self.producer.stop()
             finally:
-                if self.health_server is not None:
-                    await self.health_server.aclose()
+                await self.close_health_server()
+
+    async def close_health_server(self) -> None:
+        """Stop to answer probes."""
+        if self.health_server is not None:
+            await self.health_server.aclose()
 
     def end(self, failure: BaseException | None = None) -> None:
         """Let the worker stop."""
@@ -166,6 +201,14 @@ class WorkerSession(Session, RebalanceListener):
 
     def on_tasks_cancelled(self, error: ClientClosed) -> None:
         self.end(error)
+        self.executor.abandon_threads()
+        # Nobody closes them: their tasks keep references to them.
+        for client in (self.consumer, self.producer):
+            client._lifecycle.abort(error)
+
+    def is_executor(self, task: object) -> bool:
+        """Return whether a task runs handlers."""
+        return self._pool.is_executor(task)
 
     # --- fetching ---
 

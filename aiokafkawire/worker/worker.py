@@ -22,6 +22,7 @@ from aiokafkawire.runtime import (
     Runtime,
     Supervisor,
     client_label,
+    current_task,
 )
 from aiokafkawire.types import require_timeout, require_topic_name
 from aiokafkawire.worker.client_options import ClientOptionSets
@@ -318,8 +319,11 @@ class Worker(BaseClient[WorkerSession]):
     async def start(self) -> None:
         """Connect and start to process records, as entering `async with` does.
 
+        With `connect_on_start=False` it returns at once, and the worker connects in the background.
+
         Raises:
             IllegalState: No handler is registered.
+            OSError: The health server cannot listen on its address.
             NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
             PartialFailure: The dead letter topic or a retry topic cannot be created.
             ClientClosed: `request_stop` was called meanwhile.
@@ -342,21 +346,25 @@ class Worker(BaseClient[WorkerSession]):
         """Finish running handlers for up to `drain_timeout_ms`, commit and leave the group.
 
         Raises:
+            IllegalState: A handler calls `stop`, and would wait for itself.
             Exception: The failure of the worker; see `run`.
         """
+        session = self._lifecycle.open_session
+        if session is not None and session.is_executor(current_task()):
+            raise IllegalState("stop() waits for this handler: call request_stop() in handlers")
         await super().stop()
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> WorkerSession:
         session = WorkerSession(self.config, self._option_sets, self._handlers, runtime, supervisor)
         session.executor.results = self._results
-        await session.start(self._option_sets)
         if self.config.health_port is not None:
-            try:
-                self.health_address = await self._serve_health(session, runtime, supervisor)
-            except BaseException:
-                with anyio.CancelScope(shield=True):
-                    await session.close(AT_ONCE)
-                raise
+            self.health_address = await self._serve_health(session, runtime, supervisor)
+        try:
+            await session.start(self._option_sets)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await session.close_health_server()
+            raise
         return session
 
     async def _serve_health(

@@ -18,6 +18,7 @@ from aiokafkawire.worker.letters import (
     read_retry_state,
     retry_headers,
     retry_topic,
+    retry_topic_delay,
 )
 from tests.worker.helpers import record
 
@@ -152,3 +153,23 @@ def test_the_dialect_of_spring_has_binary_numbers():
     assert headers["kafka_dlt-original-partition"] == b"\0\0\0\3"
     assert headers["kafka_dlt-original-offset"] == (1_234_567_890_123).to_bytes(8, "big")
     assert headers["kafka_dlt-exception-fqcn"] == b"builtins.KeyError"
+
+
+@pytest.mark.parametrize(
+    ("topic", "delay_ms"),
+    [
+        ("billing.retry.10s", 10_000),
+        ("billing.retry.1500ms", 1_500),
+        ("billing.retry.2d", 172_800_000),
+        ("billing.retry", None),
+        ("billing.retry.retry.1m", None),
+        ("billing.retry.0s", None),
+        ("billing.retry.1w", None),
+        ("billing.retry.1m.dead", None),
+        ("xbilling.retry.1m", None),
+    ],
+)
+def test_names_of_retry_topics_are_recognized(topic: str, delay_ms: int | None):
+    assert retry_topic_delay("billing", topic) == delay_ms
+    if delay_ms is not None:
+        assert retry_topic("billing", delay_ms) == topic

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker.partition_work import PartitionWork, WorkItem
+from aiokafkawire.worker.partition_work import Budget, PartitionWork, WorkItem
 from aiokafkawire.worker.scheduler import Scheduler
 from tests.worker.helpers import handler, record
 
@@ -310,3 +310,10 @@ class SchedulerModel(RuleBasedStateMachine):
 
 SchedulerModel.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestSchedulerModel = SchedulerModel.TestCase
+
+
+def test_headers_count_as_bytes():
+    headers = (("trace", b"0123456789"), ("flag", None))
+    work = PartitionWork(TopicPartition("t", 0), Budget(100))
+    item = WorkItem([record(0, b"k", value=b"v", headers=headers)], work, handler())
+    assert item.size == 1 + 1 + 15 + 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import subprocess
@@ -17,12 +18,19 @@ import pytest
 from aiokafkawire.admin import Admin
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError
+from aiokafkawire.errors import (
+    ClientClosed,
+    IllegalState,
+    InvalidOption,
+    KafkaError,
+    PartialFailure,
+)
 from aiokafkawire.producer import Producer
 from aiokafkawire.testing import Answer, ApiKey, Close, ErrorCode
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker import RetryPolicy, Worker, executor
+from aiokafkawire.worker import RetryPolicy, Worker, executor, session
 from aiokafkawire.worker.metrics import collect_metrics
+from tests.leaks import nothing_left
 from tests.worker.helpers import ignore, record
 
 TP = TopicPartition("orders", 0)
@@ -127,10 +135,10 @@ async def test_a_partition_that_was_lost_a_moment_ago_is_not_paused(broker: Brok
     worker = make_worker(broker, max_buffered_records=1)
     worker.on("orders")(ignore)
     async with worker:
-        session = worker._lifecycle.session
-        assert session is not None
-        session.scheduler.partition(TopicPartition("orders", 7)).offsets.add([record(0)])
-        session._update_pauses()
+        running = worker._lifecycle.session
+        assert running is not None
+        running.scheduler.partition(TopicPartition("orders", 7)).offsets.add([record(0)])
+        running._update_pauses()
 
 
 async def test_a_handler_that_hangs_is_reported_while_the_member_stays(broker: Broker):
@@ -302,10 +310,10 @@ async def test_metrics_are_served_while_the_worker_stops(broker: Broker):
     worker = make_worker(broker)
     worker.on("orders")(ignore)
     async with worker:
-        session = worker._lifecycle.session
-        assert session is not None
-        await session.producer.stop()
-        assert collect_metrics(session).keys() == {"kafka_worker_", "kafka_consumer_"}
+        running = worker._lifecycle.session
+        assert running is not None
+        await running.producer.stop()
+        assert collect_metrics(running).keys() == {"kafka_worker_", "kafka_consumer_"}
 
 
 @pytest.mark.parametrize(
@@ -374,7 +382,7 @@ def test_the_consumer_protocol_needs_no_assignor():
 
 
 async def test_a_topic_that_is_created_again_is_processed_from_its_start(broker: Broker):
-    worker = make_worker(broker, consumer_options={"metadata_max_age_ms": 200})
+    worker = make_worker(broker, metadata_max_age_ms=200, allow_auto_create_topics=False)
     processed: list[bytes] = []
 
     @worker.on("orders")
@@ -396,6 +404,122 @@ def test_a_worker_that_does_not_run_is_not_alive():
     health = Worker(bootstrap_servers="localhost:1", group_id="billing").health()
     assert not health.is_alive
     assert "Worker" in health.reasons[0]
+
+
+# --- wrong endings ---
+
+
+@pytest.mark.parametrize("ending", ["garbage collection", "cancellation"])
+@pytest.mark.filterwarnings("ignore:.*was never closed:ResourceWarning")
+async def test_a_worker_that_nobody_stops_leaves_nothing_behind(broker: Broker, ending: str):
+    processed: list[int] = []
+    async with nothing_left(timers=False):
+        worker = make_worker(broker, health_port=0)
+
+        @worker.on("orders")
+        async def process(record: Any) -> None:
+            processed.append(record.offset)
+
+        with anyio.fail_after(WITHIN_S):
+            await worker.start()
+            await wait_for(lambda: len(processed) == 5)
+            if ending == "garbage collection":
+                del worker
+                gc.collect()
+            else:
+                worker._lifecycle.supervisor.abort()
+                await wait_for(lambda: "cancelled" in repr(worker))
+                with pytest.raises(ClientClosed, match="tasks were cancelled"):
+                    await worker.stop()
+            await anyio.sleep(0.2)
+
+
+async def test_stop_in_a_handler_is_refused(broker: Broker):
+    worker = make_worker(broker, drain_timeout_ms=60_000)
+    refused: list[str] = []
+
+    @worker.on("orders")
+    async def process(record: Any) -> None:
+        with pytest.raises(IllegalState) as info:
+            await worker.stop()
+        refused.append(str(info.value))
+        worker.request_stop()
+
+    with anyio.fail_after(WITHIN_S):
+        await worker.run()
+    assert refused[0] == "stop() waits for this handler: call request_stop() in handlers"
+
+
+async def test_a_health_port_that_is_taken_is_found_before_the_clients_start(broker: Broker):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        worker = make_worker(broker, health_port=taken.getsockname()[1])
+        worker.on("orders")(ignore)
+        with pytest.raises(OSError, match="in use"):
+            await worker.start()
+    assert "billing.dead" not in broker.topics
+
+
+async def test_probes_are_answered_while_the_worker_connects():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = Worker(
+            bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}",
+            group_id="billing",
+            connect_on_start=False,
+            health_port=0,
+            close_timeout_ms=200,
+        )
+        worker.on("orders")(ignore)
+        with anyio.fail_after(WITHIN_S):
+            async with worker:
+                health = worker.health()
+                assert worker.health_address is not None
+                async with await anyio.connect_tcp(*worker.health_address) as stream:
+                    await stream.send(b"GET /readyz HTTP/1.1\r\n\r\n")
+                    response = await stream.receive()
+    assert response.startswith(b"HTTP/1.1 503 ")
+    assert health.is_alive
+    assert health.reasons == ("no partitions were assigned yet",)
+
+
+async def test_a_worker_connects_in_the_background(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(session, "CONNECT_BACKOFF_S", 0.05)
+    worker = make_worker(broker, connect_on_start=False, default_api_timeout_ms=300)
+    worker.on("orders")(ignore)
+    fault = broker.on(ApiKey.CREATE_TOPICS, Close())
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await wait_for(lambda: fault.hits > 0)
+            await anyio.sleep(0.5)
+            assert worker.metrics()["records_processed_total"] == 0
+            fault.remove()
+            await wait_for(lambda: worker.metrics()["records_processed_total"] == 5)
+
+
+async def test_a_worker_that_may_not_connect_fails(broker: Broker):
+    worker = make_worker(broker, connect_on_start=False)
+    worker.on("orders")(ignore)
+    broker.on(ApiKey.CREATE_TOPICS, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with anyio.fail_after(WITHIN_S), pytest.raises(PartialFailure):
+        await worker.run()
+
+
+async def test_retry_topics_of_removed_delays_are_read(broker: Broker):
+    def register(worker: Worker, delays_ms: tuple[int, ...]) -> None:
+        @worker.on("orders", retries=RetryPolicy(attempts=1, delays_ms=delays_ms))
+        async def process(record: Any) -> None:
+            if record.attempt == 1 and record.value == b"1":
+                raise ValueError
+
+    before = make_worker(broker)
+    register(before, (2_000,))
+    with anyio.fail_after(WITHIN_S):
+        async with before:
+            await wait_for(lambda: before.metrics()["records_delayed_total"] == 1)
+        after = make_worker(broker)
+        register(after, ())
+        results = await after.run_until_idle()
+    assert [result.record.topic for result in results.processed] == ["billing.retry.2s"]
+    assert results.processed[0].attempts == 2
 
 
 # --- signals ---
