@@ -15,7 +15,7 @@ __all__ = ("RecordResult", "RecordResults", "WorkerResults")
 
 
 class RecordResult(NamedTuple):
-    """What happened to a record after an attempt.
+    """Result of a record after an attempt.
 
     Attributes:
         record: The record that was read; for a delayed retry, that of the retry topic.
@@ -48,7 +48,7 @@ class RecordResults(list[RecordResult]):
 
 @dataclass(slots=True)
 class WorkerResults:
-    """What a worker did with its records.
+    """Results of the records of a worker, by kind.
 
     Attributes:
         processed: Records whose handler returned.
