@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
@@ -18,15 +18,16 @@ from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
-from aiokafkawire.worker.outcomes import DecodingFailed
+from aiokafkawire.worker.outcomes import DecodingFailed, FailedAt
 from aiokafkawire.worker.partition_work import WorkItem
-from aiokafkawire.worker.results import WorkerResults, failed_result, processed_result
+from aiokafkawire.worker.results import WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
     Decision,
     DropRecord,
     FailedAttempt,
     RetryInPlace,
     RetryLater,
+    SplitBatch,
     WriteDeadLetter,
     decide,
 )
@@ -35,6 +36,8 @@ from aiokafkawire.worker.scheduler import Scheduler
 __all__ = ("Executor", "HandlerTimedOut")
 
 logger = logging.getLogger("aiokafkawire.worker")
+
+T = TypeVar("T")
 
 RECORDS_PER_TURN = 64
 """Records of an item that are processed before items of other partitions, and other tasks, run."""
@@ -91,6 +94,9 @@ class Executor:
         finish_record, counters = self._scheduler.finish_record, self.counters
         if item.unwritten is not None and not await self._write(item, item.unwritten):
             return
+        if item.handler.batch is not None:
+            await self._run_batch(item)
+            return
         now = self._runtime.clock.now
         for _ in range(RECORDS_PER_TURN):
             item.started = now()
@@ -104,30 +110,77 @@ class Executor:
             else:
                 counters.processed += 1
                 if self.results is not None:
-                    self.results.processed.append(processed_result(item))
+                    self.results.processed += record_results(item, is_processed=True)
                 if not finish_record(item):
                     return
+        self._scheduler.yield_turn(item)
+
+    async def _run_batch(self, item: WorkItem) -> None:
+        """Process the records of an item together, or one by one after `SplitBatch`."""
+        for _ in range(RECORDS_PER_TURN):
+            item.started = self._runtime.clock.now()
+            failure: BaseException | None = None
+            number = 1 if item.batch_attempts else len(item.records) - item.index
+            try:
+                done = await self._within_limits(item, partial(self._process_batch, item, number))
+            except FailedAt as failed:
+                done, number, failure = failed.index, 1, failed.__cause__ or failed
+            except BaseException as error:
+                if not is_failure_of_callback(error):
+                    raise
+                done, failure = 0, error
+            if done:
+                self.counters.processed += done
+                if self.results is not None:
+                    self.results.processed += record_results(item, number=done, is_processed=True)
+                if not self._scheduler.finish_records(item, done):
+                    return
+            if failure is not None and not await self._on_failure(item, failure, number):
+                return
         self._scheduler.yield_turn(item)
 
     async def _attempt(self, item: WorkItem, record: Record) -> None:
         handler = item.handler
         if handler.is_plain:
             await handler.function(WorkerRecord(item, record, record.key, record.value))
-        elif handler.is_async:
-            await self._within_time(item, record)
         else:
-            async with self._free_threads:
-                item.started = self._runtime.clock.now()
-                await self._within_time(item, record)
+            await self._within_limits(item, partial(self._process, item, record))
 
-    async def _within_time(self, item: WorkItem, record: Record) -> None:
-        """Make an attempt within the time limit of the handler."""
+    async def _within_limits(self, item: WorkItem, process: Callable[[], Awaitable[T]]) -> T:
+        """Make an attempt within the limits of threads and time."""
+        if item.handler.is_async:
+            return await self._within_time(item, process)
+        async with self._free_threads:
+            item.started = self._runtime.clock.now()
+            return await self._within_time(item, process)
+
+    async def _within_time(self, item: WorkItem, process: Callable[[], Awaitable[T]]) -> T:
         handler = item.handler
         limit_s = NEVER if handler.timeout_s is None else handler.timeout_s
-        with anyio.CancelScope(deadline=item.started + limit_s) as scope:
-            await self._call(handler, await self._decode(item, record))
-        if scope.cancelled_caught:
-            raise HandlerTimedOut(f"{handler.name} took longer than {limit_s:g} s")
+        with anyio.CancelScope(deadline=item.started + limit_s):
+            return await process()
+        raise HandlerTimedOut(f"{handler.name} took longer than {limit_s:g} s")
+
+    async def _process(self, item: WorkItem, record: Record) -> None:
+        await self._call(item.handler, await self._decode(item, record))
+
+    async def _process_batch(self, item: WorkItem, number: int) -> int:
+        """Process records, up to the first that cannot be decoded; return their number."""
+        batch: list[WorkerRecord[Any, Any]] = []
+        for record in item.records[item.index : item.index + number]:
+            try:
+                batch.append(await self._decode(item, record))
+            except DecodingFailed as error:
+                if not batch:
+                    raise FailedAt(0) from error
+                break
+        try:
+            await self._call(item.handler, batch)
+        except FailedAt as failed:
+            if failed.index >= len(batch):
+                raise ValueError(f"{failed}, but it has {len(batch)} records") from failed
+            raise
+        return len(batch)
 
     async def _decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
         try:
@@ -140,11 +193,12 @@ class Executor:
                 offset=record.offset,
             ) from error
 
-    async def _call(self, handler: RecordHandler, record: WorkerRecord[Any, Any]) -> None:
+    async def _call(self, handler: RecordHandler, argument: object) -> None:
+        """Call the function of a handler with a record or a batch."""
         if handler.is_async:
-            await handler.function(record)
+            await handler.function(argument)
             return
-        call = functools.partial(_catch, contextvars.copy_context(), handler.function, record)
+        call = partial(_catch, contextvars.copy_context(), handler.function, argument)
         # A record whose function still runs in a thread must not run again meanwhile.
         scope = anyio.CancelScope(shield=True)
         self._thread_scopes[id(scope)] = scope
@@ -168,8 +222,14 @@ class Executor:
 
     # --- failures ---
 
-    async def _on_failure(self, item: WorkItem, error: BaseException) -> bool:
-        """Carry out what the policy decides; return whether the next record is to run now."""
+    async def _on_failure(self, item: WorkItem, error: BaseException, number: int = 1) -> bool:
+        """Carry out what the policy decides; return whether the next record is to run now.
+
+        Args:
+            item: Its first unfinished records failed.
+            error: Exception of the attempt.
+            number: Number of records that failed together.
+        """
         clock = self._runtime.clock
         self.counters.failed += 1
         item.attempts += 1
@@ -180,21 +240,26 @@ class Executor:
         age_ms = now_ms - item.first_failure_ms
         decision = decide(
             item.handler.retries,
-            FailedAttempt(error, item.attempts, item.tier, age_ms, self._runtime.rng.random()),
+            FailedAttempt(
+                error, item.attempts, item.tier, age_ms, self._runtime.rng.random(), number
+            ),
         )
-        self._log(item, decision)
+        self._log(item, decision, number)
         match decision:
             case RetryInPlace(delay_s):
                 self.counters.retried += 1
                 if self.results is not None:
-                    self.results.retried.append(failed_result(item))
+                    self.results.retried += record_results(item, number=number)
                 self._scheduler.retry(item, clock.now() + delay_s)
                 return False
             case DropRecord(reason):
                 self.counters.dropped += 1
                 if self.results is not None:
-                    self.results.dropped.append(failed_result(item, reason))
+                    self.results.dropped += record_results(item, reason=reason)
                 return self._scheduler.finish_record(item)
+            case SplitBatch():
+                item.batch_attempts = item.attempts
+                return True
             case WriteDeadLetter() if self._stop_on_failure:
                 raise HandlerFailed from error
             case RetryLater() | WriteDeadLetter():
@@ -224,14 +289,14 @@ class Executor:
         if isinstance(decision, RetryLater):
             self.counters.delayed += 1
             if self.results is not None:
-                self.results.delayed.append(failed_result(item))
+                self.results.delayed += record_results(item)
         else:
             self.counters.dead += 1
             if self.results is not None:
-                self.results.dead.append(failed_result(item, decision.reason))
+                self.results.dead += record_results(item, reason=decision.reason)
         return self._scheduler.finish_record(item)
 
-    def _log(self, item: WorkItem, decision: Decision) -> None:
+    def _log(self, item: WorkItem, decision: Decision, number: int) -> None:
         match decision:
             case RetryInPlace(delay_s):
                 then = f"next attempt in {delay_s:.3f} s"
@@ -239,13 +304,16 @@ class Executor:
                 then = f"next attempt in {item.handler.retries.delays_ms[tier] / 1_000:g} s"
             case DropRecord():
                 then = "dropped"
+            case SplitBatch():
+                then = "its records are tried one by one"
             case WriteDeadLetter(reason):
                 then = reason
         with contextlib.suppress(Exception):  # the text of an exception may raise
             logger.warning(
-                "%s offset %d: attempt %d of %s failed; %s: %r",
+                "%s offset %d%s: attempt %d of %s failed; %s: %r",
                 item.partition.tp,
                 item.record.offset,
+                "" if number == 1 else f" and {number - 1} more",
                 item.total_attempts,
                 item.handler.name,
                 then,
@@ -257,10 +325,10 @@ class Executor:
 
 
 def _catch(
-    context: contextvars.Context, function: Callable[..., object], record: WorkerRecord[Any, Any]
+    context: contextvars.Context, function: Callable[[Any], object], argument: object
 ) -> tuple[object, BaseException | None]:
     """Call a function in a thread; return its result, or its exception of any kind."""
     try:
-        return context.run(function, record), None
+        return context.run(function, argument), None
     except BaseException as error:
         return None, error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.decoding import Decoder
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
@@ -21,7 +22,8 @@ __all__ = ("OrderBy", "RecordHandler", "WorkerRecord")
 OrderBy = Literal["partition", "key"] | None | Callable[[Record], Hashable]
 """Records with the same partition, key or result are processed one after the other."""
 
-HandlerFunction = Callable[["WorkerRecord[Any, Any]"], Any]
+HandlerFunction = Callable[[Any], Any]
+"""Takes a `WorkerRecord`, or a list of them."""
 
 _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
@@ -107,13 +109,14 @@ class RecordHandler:
     """A function that processes the records of topics.
 
     Attributes:
-        function: Called with a `WorkerRecord`.
+        function: Called with a `WorkerRecord`, or with a list of them if it has a `batch`.
         topics: Topics whose records it processes.
         order_by: Which records are processed one after the other.
         decode_key: Decoder of keys; None for bytes.
         decode_value: Decoder of values; None for bytes.
         timeout_s: Limit of one attempt; None for no limit.
         retries: What happens after a failure.
+        batch: Limits of a batch; None if the function takes single records.
         is_async: Whether the function is a coroutine function; others run in threads.
         is_plain: Whether it is async, without decoders and without a time limit.
     """
@@ -125,6 +128,7 @@ class RecordHandler:
     decode_value: Decoder | None
     timeout_s: float | None
     retries: RetryPolicy
+    batch: BatchPolicy | None = None
     is_async: bool = field(init=False)
     is_plain: bool = field(init=False)
 
@@ -186,6 +190,7 @@ class RecordHandler:
             decode_value=None,
             timeout_s=None,
             retries=RetryPolicy(attempts=1),
+            batch=None,
         )
 
     async def decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:

@@ -22,7 +22,7 @@ async def wait_until_idle(session: WorkerSession, *, timeout_s: float, skip_dela
     Args:
         session: A running worker.
         timeout_s: Limit in seconds, without the time in which only delayed records are left.
-        skip_delays: Do not wait for delayed records; process the next one at once.
+        skip_delays: Do not wait for delayed records and batches; process the next one at once.
 
     Raises:
         TimeoutError: The worker is not idle at the limit.
@@ -44,7 +44,7 @@ class _IdleWait:
         pause_s, before = MIN_PAUSE_S, None
         while not self._session.ended.is_set():
             if await self._has_caught_up():
-                if not self._scheduler.delayed:
+                if self._scheduler.next_due is None:
                     return
                 await self._pass_delay()
             counters = self._session.executor.counters
@@ -75,7 +75,7 @@ class _IdleWait:
         return self._session.has_been_assigned and not self._scheduler.is_busy
 
     async def _pass_delay(self) -> None:
-        """Let the next delayed record become due."""
+        """Let the next delayed record, or the next batch, become due."""
         due, now = self._scheduler.next_due, self._clock.now()
         assert due is not None
         # A write that failed would fail again at once.

@@ -97,6 +97,9 @@ class RecordIntake:
                 self._scheduler.add(self._delayed_item(record, work, retry))
             return
         handler = self._handlers[tp.topic]
+        if handler.batch is not None:
+            self._scheduler.collect(work, handler, records, self._clock.now())
+            return
         for key, group, error in handler.group(records):
             chosen = handler if error is None else handler.failing(error)
             self._scheduler.add(WorkItem(group, work, chosen, key))

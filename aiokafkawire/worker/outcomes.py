@@ -6,7 +6,7 @@ import math
 
 from aiokafkawire.errors import KafkaError
 
-__all__ = ("DeadLetter", "DecodingFailed", "Drop", "Outcome", "Retry")
+__all__ = ("DeadLetter", "DecodingFailed", "Drop", "FailedAt", "Outcome", "Retry")
 
 
 class Outcome(Exception):
@@ -50,6 +50,25 @@ class DeadLetter(Outcome):
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
+
+
+class FailedAt(Outcome):
+    """A batch handler has processed the records before one, and that one failed.
+
+    Its cause (`raise FailedAt(3) from error`), if any, is the exception of the attempt.
+
+    Args:
+        index: Place of the failed record in the batch, from 0.
+
+    Raises:
+        ValueError: The index is negative.
+    """
+
+    def __init__(self, index: int) -> None:
+        if index < 0:
+            raise ValueError(f"index must be at least 0, not {index}")
+        super().__init__(f"record {index} of the batch failed")
+        self.index = index
 
 
 class DecodingFailed(KafkaError):

@@ -12,7 +12,14 @@ from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
-__all__ = ("RESUME_SHARE", "Budget", "PartitionWork", "PartitionWorkState", "WorkItem")
+__all__ = (
+    "RESUME_SHARE",
+    "Budget",
+    "CollectedBatch",
+    "PartitionWork",
+    "PartitionWorkState",
+    "WorkItem",
+)
 
 RESUME_SHARE = 2
 """A paused partition resumes when its records are at most the limit divided by this."""
@@ -42,6 +49,7 @@ class WorkItem:
         attempts: Failed attempts since the fetch.
         earlier_attempts: Failed attempts before the record was written to its retry topic.
         tier: Retry topics that the record has passed.
+        batch_attempts: Failed attempts of a batch whose records are now tried one by one; else 0.
         first_failure_ms: Wall-clock time of the first failure; None if there was none.
         error: Exception of the last attempt.
         unwritten: Decision to write a copy of the record that was not carried out yet.
@@ -50,6 +58,7 @@ class WorkItem:
 
     __slots__ = (
         "attempts",
+        "batch_attempts",
         "due",
         "earlier_attempts",
         "error",
@@ -81,6 +90,7 @@ class WorkItem:
         self.size = sum(map(record_size, records))
         self.due: float | None = None
         self.started = 0.0
+        self.batch_attempts = 0
         self.forget_failures()
 
     @property
@@ -95,11 +105,35 @@ class WorkItem:
 
     def forget_failures(self) -> None:
         """Reset what is known about the attempts of the first unfinished record."""
-        self.attempts = self.earlier_attempts = self.tier = 0
+        self.attempts = self.batch_attempts
+        self.earlier_attempts = self.tier = 0
         self.first_failure_ms: int | None = None
         self.error: BaseException | None = None
         self.unwritten: RetryLater | WriteDeadLetter | None = None
         self.unwritten_since = 0.0
+
+
+class CollectedBatch:
+    """Records of a partition that wait until they are a batch.
+
+    Attributes:
+        size: Bytes of keys, values and headers.
+    """
+
+    __slots__ = ("handler", "partition", "records", "size")
+
+    def __init__(self, partition: PartitionWork, handler: RecordHandler) -> None:
+        self.partition = partition
+        self.handler = handler
+        self.records: list[Record] = []
+        self.size = 0
+
+    def extend(self, records: Sequence[Record]) -> int:
+        """Add records; return their size."""
+        size = sum(map(record_size, records))
+        self.records.extend(records)
+        self.size += size
+        return size
 
 
 class PartitionWorkState(Enum):
@@ -138,11 +172,13 @@ class PartitionWork:
     """The unfinished records of a partition during one assignment.
 
     Attributes:
+        batch: Records that wait until they are a batch.
         previous: Work of the former assignment while its records still run: no record starts
             before they have ended.
     """
 
     __slots__ = (
+        "batch",
         "budget",
         "is_paused",
         "offsets",
@@ -163,6 +199,7 @@ class PartitionWork:
         self.previous = previous
         self.state = PartitionWorkState.ACTIVE
         self.offsets = OffsetTracker()
+        self.batch: CollectedBatch | None = None
         self.ready: deque[WorkItem] = deque()
         self.waiting: dict[Hashable, deque[WorkItem]] = {}
         self.running: dict[WorkItem, None] = {}  # in the order in which they were taken

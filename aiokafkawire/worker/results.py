@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,19 +66,22 @@ class WorkerResults:
     dropped: RecordResults = field(default_factory=RecordResults)
 
 
-def processed_result(item: WorkItem) -> RecordResult:
-    """Return the result of a record whose handler has returned."""
-    return RecordResult(item.record, origin_of(item), item.total_attempts + 1, None, "")
+def record_results(
+    item: WorkItem, *, number: int = 1, is_processed: bool = False, reason: str = ""
+) -> Iterator[RecordResult]:
+    """Yield the results of the first unfinished records of an item.
 
-
-def failed_result(item: WorkItem, reason: str = "") -> RecordResult:
-    """Return the result of a record whose attempt has failed."""
-    return RecordResult(item.record, origin_of(item), item.total_attempts, item.error, reason)
-
-
-def origin_of(item: WorkItem) -> Origin:
-    """Return where the record of an item was written before its delayed retries."""
-    record = item.record
-    if item.tier:
-        return read_retry_state(record).origin
-    return Origin(record.topic, record.partition, record.offset, record.timestamp_ms)
+    Args:
+        item: A running item.
+        number: Number of records.
+        is_processed: Whether the handler returned; its attempt is not counted yet.
+        reason: Why there is no further attempt.
+    """
+    attempts = item.total_attempts + is_processed
+    error = None if is_processed else item.error
+    for record in item.records[item.index : item.index + number]:
+        if item.tier:
+            origin = read_retry_state(record).origin
+        else:
+            origin = Origin(record.topic, record.partition, record.offset, record.timestamp_ms)
+        yield RecordResult(record, origin, attempts, error, reason)

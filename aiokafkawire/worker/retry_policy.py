@@ -14,6 +14,7 @@ __all__ = (
     "RetryInPlace",
     "RetryLater",
     "RetryPolicy",
+    "SplitBatch",
     "WriteDeadLetter",
     "decide",
 )
@@ -30,6 +31,7 @@ class FailedAttempt(NamedTuple):
         tier: Retry topics that the record has passed.
         age_ms: Time since the first failure, in milliseconds.
         jitter: Random number from 0 to 1.
+        records: Records of the attempt; more than 1 for a batch.
     """
 
     error: BaseException
@@ -37,6 +39,7 @@ class FailedAttempt(NamedTuple):
     tier: int
     age_ms: float
     jitter: float
+    records: int = 1
 
 
 class RetryInPlace(NamedTuple):
@@ -63,7 +66,11 @@ class DropRecord(NamedTuple):
     reason: str
 
 
-Decision = RetryInPlace | RetryLater | WriteDeadLetter | DropRecord
+class SplitBatch(NamedTuple):
+    """Try the records of a batch one by one, to find those that fail."""
+
+
+Decision = RetryInPlace | RetryLater | WriteDeadLetter | DropRecord | SplitBatch
 
 ErrorTypes = type[BaseException] | tuple[type[BaseException], ...]
 
@@ -117,7 +124,15 @@ def _is_exception_type(kind: object) -> bool:
 
 
 def decide(policy: RetryPolicy, failure: FailedAttempt) -> Decision:
-    """Return what happens to a record after a failed attempt."""
+    """Return what happens after a failed attempt."""
+    decision = _decide_alone(policy, failure)
+    if failure.records > 1 and not isinstance(decision, RetryInPlace):
+        return SplitBatch()
+    return decision
+
+
+def _decide_alone(policy: RetryPolicy, failure: FailedAttempt) -> Decision:
+    """Return what happens to a record that failed alone."""
     error = failure.error
     if isinstance(error, Drop):
         return DropRecord(str(error))

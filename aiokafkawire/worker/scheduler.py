@@ -9,6 +9,8 @@ that run one after the other. An item that was added is in one of these states:
 - delayed: a record failed, and is tried again at its due time;
 - finished: all its records are.
 
+Records for a batch handler are collected first; they become an item when they are a batch.
+
 A partition is active until `drain`, which discards the items that do not run, and lets the running
 ones end after their present record: the rest is delivered again to the next owner of the partition.
 After `remove` it is fenced: the results of records that still run are ignored.
@@ -18,14 +20,17 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
+from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.partition_work import (
     RESUME_SHARE,
     Budget,
+    CollectedBatch,
     PartitionWork,
     PartitionWorkState,
     WorkItem,
@@ -67,6 +72,7 @@ class Scheduler:
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._turns: deque[PartitionWork] = deque()  # those with ready records
         self._delayed: list[tuple[float, int, WorkItem]] = []
+        self._collected: list[tuple[float, int, CollectedBatch]] = []  # some are items already
         self._order = count()
         self.ready = 0
         self.lost = 0
@@ -132,6 +138,10 @@ class Scheduler:
             self.ready -= len(work.ready)
         work.ready.clear()
         work.waiting.clear()
+        if work.batch is not None:
+            discarded += work.batch.size
+            work.batch.records.clear()
+            work.batch = None
         delayed = [entry for entry in self._delayed if entry[2].partition is work]
         if delayed:
             discarded += sum(item.size for _, _, item in delayed)
@@ -144,9 +154,14 @@ class Scheduler:
 
     def add(self, item: WorkItem) -> None:
         """Add fetched records to an active partition."""
-        work, key = item.partition, item.ordering_key
+        work = item.partition
         work.size += item.size
         work.budget.size += item.size
+        self._enqueue(item)
+
+    def _enqueue(self, item: WorkItem) -> None:
+        """Let an item run after those with its ordering key."""
+        work, key = item.partition, item.ordering_key
         if key is not None:
             waiting = work.waiting.get(key)
             if waiting is not None:
@@ -154,6 +169,32 @@ class Scheduler:
                 return
             work.waiting[key] = deque()
         self._make_next(item)
+
+    def collect(
+        self, work: PartitionWork, handler: RecordHandler, records: Sequence[Record], now: float
+    ) -> None:
+        """Add fetched records of a batch handler to an active partition."""
+        assert handler.batch is not None
+        start = 0
+        while start < len(records):
+            batch = work.batch
+            if batch is None:
+                batch = work.batch = CollectedBatch(work, handler)
+                due = now + handler.batch.max_wait_ms / 1_000
+                heapq.heappush(self._collected, (due, next(self._order), batch))
+            room = handler.batch.max_records - len(batch.records)
+            size = batch.extend(records[start : start + room])
+            work.size += size
+            work.budget.size += size
+            start += room
+            if len(batch.records) == handler.batch.max_records:
+                self._make_item(batch)
+
+    def _make_item(self, batch: CollectedBatch) -> None:
+        work = batch.partition
+        work.batch = None
+        key = True if batch.handler.order_by == "partition" else None
+        self._enqueue(WorkItem(batch.records, work, batch.handler, key))
 
     def take(self, now: float) -> WorkItem | None:
         """Return the next item to run; partitions take turns. None if none is ready."""
@@ -189,6 +230,15 @@ class Scheduler:
             return True
         self._end(item)
         return False
+
+    def finish_records(self, item: WorkItem, number: int) -> bool:
+        """Mark the first unfinished records of a running item as finished; see `finish_record`."""
+        work = item.partition
+        if not work.is_fenced:
+            for record in item.records[item.index : item.index + number - 1]:
+                work.offsets.finish(record.offset)
+            item.index += number - 1
+        return self.finish_record(item)
 
     def _end(self, item: WorkItem) -> None:
         """End a running item, and let the next one with its ordering key run."""
@@ -264,8 +314,12 @@ class Scheduler:
 
     @property
     def next_due(self) -> float | None:
-        """When the next delayed record is due."""
-        return self._delayed[0][0] if self._delayed else None
+        """When the next delayed record, or the next batch that is not full, is due."""
+        collected = self._collected
+        while collected and not _is_collected(collected[0][2]):
+            heapq.heappop(collected)
+        due = [heap[0][0] for heap in (self._delayed, collected) if heap]
+        return min(due) if due else None
 
     @property
     def delayed(self) -> int:
@@ -291,9 +345,13 @@ class Scheduler:
         heapq.heappush(self._delayed, (due, next(self._order), item))
 
     def release_due(self, now: float) -> None:
-        """Make the delayed records ready that are due."""
+        """Make the delayed records and the batches ready that are due."""
         while self._delayed and self._delayed[0][0] <= now:
             self._make_ready(heapq.heappop(self._delayed)[2])
+        while self._collected and self._collected[0][0] <= now:
+            batch = heapq.heappop(self._collected)[2]
+            if _is_collected(batch):
+                self._make_item(batch)
 
     # --- commits and pauses ---
 
@@ -346,3 +404,8 @@ class Scheduler:
                 work.is_paused = False
                 changed.resume.append(tp)
         return changed
+
+
+def _is_collected(batch: CollectedBatch) -> bool:
+    """Return whether a batch is no item yet, and was not discarded."""
+    return batch.partition.batch is batch

@@ -25,6 +25,7 @@ from aiokafkawire.runtime import (
     current_task,
 )
 from aiokafkawire.types import require_timeout, require_topic_name
+from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.decoding import DecoderArgument, make_decoder
 from aiokafkawire.worker.failed_records import retry_topics
@@ -133,11 +134,13 @@ class Worker(BaseClient[WorkerSession]):
         value: DecoderArgument = None,
         retries: RetryPolicy | None = None,
         timeout_ms: float | None = None,
+        batch: BatchPolicy | None = None,
     ) -> Callable[[_Function], _Function]:
         """Register the decorated function as the handler of topics.
 
-        The function gets a `WorkerRecord`. It may be async; other functions run in threads. It may
-        raise `Retry`, `Drop` or `DeadLetter` to decide what happens to the record.
+        The function gets a `WorkerRecord` or, with `batch`, a list of them. It may be async; other
+        functions run in threads. It may raise `Retry`, `Drop` or `DeadLetter` to decide what
+        happens to the record.
 
         Args:
             *topics: Names of topics.
@@ -152,6 +155,9 @@ class Worker(BaseClient[WorkerSession]):
             retries: What happens after a failure. Defaults to `RetryPolicy()`.
             timeout_ms: Limit of one attempt in milliseconds. A function in a thread is not
                 stopped: the attempt ends when it returns.
+            batch: The function gets lists of records of a partition, up to these limits. If it
+                raises, the whole batch is tried again in place; after the last attempt, its records
+                are tried one by one. With `FailedAt(index)` the records before are done.
 
         Raises:
             IllegalState: The worker was started.
@@ -159,6 +165,8 @@ class Worker(BaseClient[WorkerSession]):
             ValueError: A topic has a handler already, or a name is invalid.
         """
         _check_topics(topics, order_by)
+        if batch is not None:
+            self._check_batch(batch, order_by)
         if timeout_ms is not None:
             require_timeout("timeout_ms", timeout_ms)
             if timeout_ms <= 0:
@@ -170,6 +178,7 @@ class Worker(BaseClient[WorkerSession]):
             "decode_value": make_decoder(value),
             "timeout_s": None if timeout_ms is None else timeout_ms / 1_000,
             "retries": retries or RetryPolicy(),
+            "batch": batch,
         }
 
         def register(function: _Function) -> _Function:
@@ -178,6 +187,15 @@ class Worker(BaseClient[WorkerSession]):
             return function
 
         return register
+
+    def _check_batch(self, batch: BatchPolicy, order_by: OrderBy) -> None:
+        if order_by not in ("partition", None):
+            raise ValueError("a batch has many keys: its order_by is 'partition' or None")
+        if batch.max_records > self.config.max_buffered_records:
+            raise ValueError(
+                f"max_records ({batch.max_records}) of a batch must not exceed"
+                f" max_buffered_records ({self.config.max_buffered_records})"
+            )
 
     def _add_handler(self, handler: RecordHandler) -> None:
         if self._lifecycle.session is not None:
