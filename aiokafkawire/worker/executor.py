@@ -19,7 +19,7 @@ from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.outcomes import DecodingFailed, FailedAt
-from aiokafkawire.worker.partition_work import WorkItem
+from aiokafkawire.worker.partition_work import UnwrittenCopy, WorkItem
 from aiokafkawire.worker.results import WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
     Decision,
@@ -92,7 +92,7 @@ class Executor:
             HandlerFailed: A record has no attempts left, and the worker is to stop.
         """
         finish_record, counters = self._scheduler.finish_record, self.counters
-        if item.unwritten is not None and not await self._write(item, item.unwritten):
+        if item.unwritten is not None and not await self._write(item, item.unwritten.decision):
             return
         if item.handler.batch is not None:
             await self._run_batch(item)
@@ -269,7 +269,7 @@ class Executor:
         """Write a copy of the failed record; return whether the next record is to run now."""
         item.started = self._runtime.clock.now()
         if item.unwritten is None:
-            item.unwritten, item.unwritten_since = decision, item.started
+            item.unwritten = UnwrittenCopy(decision, item.started)
         try:
             await self._writer.write(item, decision)
         except Exception as error:

@@ -50,8 +50,7 @@ def check_health(session: WorkerSession) -> WorkerHealth:
             f"{oldest.handler.name} has been processing {oldest.partition.tp} offset"
             f" {oldest.record.offset} for {oldest_s:.0f} s"
         )
-    unwritten = session.scheduler.unwritten
-    unwritten_s = now - min((item.unwritten_since for item in unwritten), default=now)
+    unwritten_s = now - min((copy.since for copy in session.scheduler.unwritten), default=now)
     if unwritten_s > limit_s:
         dead.append(f"failed records cannot be written since {unwritten_s:.0f} s")
     drain_s = session.config.drain_timeout_ms / 1_000

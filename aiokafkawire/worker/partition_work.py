@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
@@ -33,6 +34,18 @@ def record_size(record: Record) -> int:
     return size
 
 
+class UnwrittenCopy(NamedTuple):
+    """A copy of a failed record to write.
+
+    Attributes:
+        decision: Where it is written.
+        since: When the first write started.
+    """
+
+    decision: RetryLater | WriteDeadLetter
+    since: float
+
+
 class WorkItem:
     """Records of a partition that are processed one after the other, by one task at a time.
 
@@ -52,8 +65,7 @@ class WorkItem:
         batch_attempts: Failed attempts of a batch whose records are now tried one by one; else 0.
         first_failure_ms: Wall-clock time of the first failure; None if there was none.
         error: Exception of the last attempt.
-        unwritten: Decision to write a copy of the record that was not carried out yet.
-        unwritten_since: When its first write started.
+        unwritten: Write of a copy of the record that has not succeeded yet.
     """
 
     __slots__ = (
@@ -72,7 +84,6 @@ class WorkItem:
         "started",
         "tier",
         "unwritten",
-        "unwritten_since",
     )
 
     def __init__(
@@ -109,8 +120,7 @@ class WorkItem:
         self.earlier_attempts = self.tier = 0
         self.first_failure_ms: int | None = None
         self.error: BaseException | None = None
-        self.unwritten: RetryLater | WriteDeadLetter | None = None
-        self.unwritten_since = 0.0
+        self.unwritten: UnwrittenCopy | None = None
 
 
 class CollectedBatch:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from aiokafkawire.worker.partition_work import (
     CollectedBatch,
     PartitionWork,
     PartitionWorkState,
+    UnwrittenCopy,
     WorkItem,
 )
 
@@ -306,11 +307,12 @@ class Scheduler:
         return sum(len(work.offsets) for work in self._partitions.values())
 
     @property
-    def unwritten(self) -> Iterable[WorkItem]:
-        """Items whose failed record is being written, or could not be written yet."""
+    def unwritten(self) -> Iterator[UnwrittenCopy]:
+        """Copies of failed records that are being written, or could not be written yet."""
         running = (item for work in self._partitions.values() for item in work.running)
-        delayed = (item for _, _, item in self._delayed)
-        return (item for item in chain(running, delayed) if item.unwritten is not None)
+        for item in chain(running, (item for _, _, item in self._delayed)):
+            if item.unwritten is not None:
+                yield item.unwritten
 
     @property
     def next_due(self) -> float | None:

@@ -167,16 +167,12 @@ class Worker(BaseClient[WorkerSession]):
         _check_topics(topics, order_by)
         if batch is not None:
             self._check_batch(batch, order_by)
-        if timeout_ms is not None:
-            require_timeout("timeout_ms", timeout_ms)
-            if timeout_ms <= 0:
-                raise ValueError(f"timeout_ms must be positive, not {timeout_ms}")
         handler_options: dict[str, Any] = {
             "topics": topics,
             "order_by": order_by,
             "decode_key": make_decoder(key),
             "decode_value": make_decoder(value),
-            "timeout_s": None if timeout_ms is None else timeout_ms / 1_000,
+            "timeout_s": None if timeout_ms is None else _positive_s(timeout_ms),
             "retries": retries or RetryPolicy(),
             "batch": batch,
         }
@@ -467,6 +463,13 @@ def _check_topics(topics: tuple[str, ...], order_by: object) -> None:
         raise ValueError(
             f"order_by must be 'partition', 'key', None or a function, not {order_by!r:.80}"
         )
+
+
+def _positive_s(timeout_ms: float) -> float:
+    require_timeout("timeout_ms", timeout_ms)
+    if timeout_ms <= 0:
+        raise ValueError(f"timeout_ms must be positive, not {timeout_ms}")
+    return timeout_ms / 1_000
 
 
 async def _close_at_once(session: WorkerSession) -> None:
