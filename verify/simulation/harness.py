@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -74,6 +75,9 @@ class Harness:
         self.losing = False
         self.rebalances = 0
         """Number of rebalances, where a scenario counts them."""
+        self.copied_topics: tuple[str, ...] = ()
+        """Topics whose records are copies, with the values of the records of other topics: the
+        scenario checks them itself."""
         self._watch: BrokerObserver | None = None
         self._consumed = UnreadRecords(self.broker, self.recorder)
         self._actions: dict[str, Callable[..., Awaitable[None]]] = {}
@@ -87,7 +91,9 @@ class Harness:
                 yield
             finally:
                 self._watch.end()
-                self.observed = self._watch.observed()
+                observed = self._watch.observed()
+                logs = [log for log in observed.logs if log.topic not in self.copied_topics]
+                self.observed = dataclasses.replace(observed, logs=tuple(logs))
 
     @property
     def servers(self) -> str:

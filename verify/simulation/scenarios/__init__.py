@@ -28,10 +28,11 @@ NAMES = (
     "mixed_group",
     "protocol_corners",
     "share",
+    "worker",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
 
-LATER = ("mixed_group", "protocol_corners", "share")
+LATER = ("mixed_group", "protocol_corners", "share", "worker")
 """Scenarios that a seed draws after the others: a seed that does not draw one is as before."""
 
 

@@ -1,0 +1,274 @@
+"""Workers of a group process records that fail in all ways, and leave, die and stall meanwhile."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import anyio
+
+from aiokafkawire.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    KafkaError,
+    NoBrokerAvailable,
+    PartialFailure,
+    RequestTimedOut,
+)
+from aiokafkawire.runtime import with_runtime
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.worker import (
+    BatchPolicy,
+    DeadLetter,
+    Drop,
+    FailedAt,
+    Retry,
+    RetryPolicy,
+    Worker,
+)
+from verify.invariants.checker import Guarantees
+from verify.simulation.faults import Scene, draw_steps
+from verify.simulation.harness import Harness
+from verify.simulation.plan import Plan, PlannedClient, Step
+from verify.simulation.scenario import Scenario
+from verify.simulation.scenarios.group_workers import (
+    CLIENT,
+    GroupWorkers,
+    WorkerLife,
+    a_producer,
+    draw_worker_steps,
+    host_of,
+)
+from verify.simulation.worker_ledger import KINDS, WorkerLedger, kind_of
+
+GROUP = "billing"
+TOPIC = "orders"
+DEAD = "billing.dead"
+TO_S = 20.0
+WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3)
+"""Weights of the kinds of records."""
+
+STARTS = (NoBrokerAvailable, RequestTimedOut, ConnectionFailed, ConnectionLost, PartialFailure)
+"""Errors that may end the start of a worker under faults."""
+
+
+class HandlerCrash(BaseException):
+    """An exception of a library that is no Exception."""
+
+
+def draw(rng: random.Random) -> Plan:
+    partitions = rng.randint(1, 3)
+    workers = tuple(
+        PlannedClient(
+            f"worker-{number}",
+            host_of(number),
+            "works",
+            {"comes_at_s": round(rng.choice((0.0, rng.uniform(0, TO_S / 2))), 3)},
+        )
+        for number in range(rng.randint(1, 4))
+    )
+    sender = PlannedClient("sender", "10.0.1.1", "sends")
+    scene = Scene(3, [each.host for each in (sender, *workers)], {TOPIC: partitions}, (GROUP,))
+    steps = [
+        *draw_worker_steps(rng, workers, rng.randint(0, 8), TO_S),
+        *draw_steps(rng, scene, count=rng.randint(0, 5), from_s=0.1, to_s=TO_S),
+        *_clock_jumps(rng, scene),
+    ]
+    return Plan(
+        broker={"nodes": 3, "group_min_session_timeout_ms": 100},
+        network={"max_delay_s": rng.choice((0.002, 0.02))},
+        topics={TOPIC: partitions},
+        options=_draw_options(rng),
+        records=rng.choice((20, 60, 150)),
+        clients=(sender, *workers),
+        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+    )
+
+
+def _draw_options(rng: random.Random) -> dict[str, Any]:
+    is_batch = rng.random() < 0.3
+    return {
+        "keys": rng.choice((1, 3, 20)),
+        "order_by": rng.choice(("partition", None) if is_batch else ("partition", "key", None)),
+        "batch": rng.choice((2, 7)) if is_batch else 0,
+        "attempts": rng.choice((2, 3)),
+        "delays_ms": rng.choice(((), (500,), (500, 2_000))),
+        "concurrency": rng.choice((1, 3, 20)),
+        "max_buffered_records": rng.choice((8, 20, 1_000)),
+        "drain_timeout_ms": rng.choice((0, 500, 4_000)),
+        "commit_interval_ms": rng.choice((50, 500)),
+        "connect_on_start": rng.random() < 0.8,
+        "max_poll_records": rng.choice((1, 5, 500)),
+        "strategy": rng.choice(("cooperative-sticky", "range")),
+    }
+
+
+def _clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
+    return [
+        Step(
+            round(rng.uniform(0.1, TO_S), 3),
+            "jump",
+            {"host": rng.choice(scene.hosts[1:]), "by_s": rng.choice((-60.0, -1.0, 1.0, 60.0))},
+        )
+        for _ in range(rng.choice((0, 0, 1, 3)))
+    ]
+
+
+def stages(plan: Plan) -> list[str]:
+    """Return the topics that the workers read, in the order in which a record passes them."""
+    names = {500: "billing.retry.500ms", 2_000: "billing.retry.2s"}
+    return [TOPIC, *(names[delay] for delay in plan.options["delays_ms"])]
+
+
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
+    topics = stages(harness.plan)
+    harness.copied_topics = (*topics[1:], DEAD)
+    ledger = WorkerLedger(harness, GROUP, topics, DEAD, harness.plan.options["order_by"])
+    harness.on("jump", lambda host, by_s: _jump(harness, host, by_s))
+    _check_commits(harness, ledger)
+    async with anyio.create_task_group() as tasks:
+        workers = GroupWorkers(
+            harness,
+            tasks,
+            harness.plan.of("works"),
+            lambda life: work(life, ledger),
+            expects=STARTS,
+        )
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                busy.start_soon(send, harness, client)
+        _check_commits(harness, ledger)  # the end of the faults has removed it
+        if harness.plan.of("works"):
+            await harness.until(lambda: not ledger.unfinished(), "processed", 120.0)
+        await workers.stop_all()
+    ledger.check_dead_letters()
+
+
+def _check_commits(harness: Harness, ledger: WorkerLedger) -> None:
+    harness.broker.on(ApiKey.OFFSET_COMMIT, ledger.check_commit)
+
+
+async def _jump(harness: Harness, host: str, by_s: float) -> None:
+    harness.runtime(host).clock.jump(by_s)
+
+
+async def send(harness: Harness, client: PlannedClient) -> None:
+    rng, keys = harness.rng(client.name), harness.plan.options["keys"]
+    async with a_producer(harness, client.name, client.host) as sender:
+        for _ in range(harness.plan.records):
+            key = f"k{rng.randrange(keys)}"
+            value = sender.value(f"{rng.choices(KINDS, WEIGHTS)[0]},{key}".encode())
+            try:
+                await sender.send_and_wait(TOPIC, value, key=key.encode())
+            except KafkaError as error:
+                harness.note(f"{client.name}: {error}")
+            await anyio.sleep(rng.choice((0.0, rng.uniform(0, 2 * TO_S / harness.plan.records))))
+
+
+def decode(value: bytes) -> bytes:
+    """Return the value, unless it cannot be decoded."""
+    if kind_of(value).kind == "garbage":
+        raise ValueError("garbage")
+    return value
+
+
+def make_worker(life: WorkerLife) -> Worker:
+    """Return a worker that is not started, without handlers."""
+    options = life.harness.plan.options
+    same = ("concurrency", "max_buffered_records", "drain_timeout_ms", "commit_interval_ms")
+    worker = Worker(
+        **life.harness.client_options,
+        **CLIENT,
+        **{name: options[name] for name in same},
+        client_id=life.name,
+        group_id=GROUP,
+        connect_on_start=options["connect_on_start"],
+        default_api_timeout_ms=5_000,
+        consumer_options={
+            "session_timeout_ms": 3_000,
+            "heartbeat_interval_ms": 300,
+            "max_poll_interval_ms": 6_000,
+            "max_poll_records": options["max_poll_records"],
+            "partition_assignment_strategy": [options["strategy"]],
+        },
+        producer_options={"delivery_timeout_ms": 6_000},
+    )
+    return with_runtime(worker, life.harness.runtime(life.client.host))
+
+
+async def work(life: WorkerLife, ledger: WorkerLedger) -> None:
+    """Run a worker until its life is over."""
+    options, handler = life.harness.plan.options, Handler(life, ledger)
+    worker = make_worker(life)
+    policy = RetryPolicy(
+        attempts=options["attempts"], backoff_ms=50, delays_ms=tuple(options["delays_ms"])
+    )
+    if options["batch"]:
+        batch = BatchPolicy(max_records=options["batch"], max_wait_ms=200)
+        on = worker.on(
+            TOPIC, order_by=options["order_by"], value=decode, retries=policy, batch=batch
+        )
+        on(handler.process_batch)
+    else:
+        on = worker.on(TOPIC, order_by=options["order_by"], value=decode, retries=policy)
+        on(handler.process_record)
+    async with worker:
+        while not life.over and worker.health().is_alive:  # noqa: ASYNC110 - steps set `over`
+            await anyio.sleep(0.1)
+
+
+class Handler:
+    """Handlers that behave as the kind of each record says."""
+
+    def __init__(self, life: WorkerLife, ledger: WorkerLedger) -> None:
+        self._life = life
+        self._ledger = ledger
+
+    async def process_record(self, record: Any) -> None:
+        """Process a record."""
+        self._ledger.begin(self._life.name, record)
+        try:
+            await self._process(record)
+        finally:
+            self._ledger.end(self._life.name, record)
+
+    async def process_batch(self, batch: Any) -> None:
+        """Process records; some failures name the record."""
+        for index, record in enumerate(batch):
+            try:
+                await self.process_record(record)
+            except Exception as error:
+                if self._life.rng.random() < 0.5:
+                    raise FailedAt(index) from error
+                raise
+
+    async def _process(self, record: Any) -> None:
+        ledger, life, value = self._ledger, self._life, record.record.value
+        kind = kind_of(value).kind
+        await life.handle()
+        if kind == "slow":
+            await anyio.sleep(life.rng.uniform(0.5, 6))
+        if kind in {"once", "base"} and not ledger.failed[value]:
+            ledger.failed[value] += 1
+            raise (
+                life.rng.choice((ValueError("once"), Retry(0.2)))
+                if kind == "once"
+                else HandlerCrash
+            )
+        if kind == "drop":
+            ledger.processed.add(value)
+            raise Drop("dropped")
+        if kind == "letter":
+            raise DeadLetter("rejected")
+        if kind == "poison":
+            raise ValueError("poison")
+        ledger.processed.add(value)
+
+
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees()
+
+
+SCENARIO = Scenario("worker", draw, run, guarantees)

@@ -1,0 +1,160 @@
+"""Records that the handlers of workers have processed, and checks of what the workers do with them.
+
+The value of a record names its kind, which says how its handler behaves, and its key:
+`sender-7|poison,k3`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from aiokafkawire.broker import SeenRequest
+from aiokafkawire.types import TopicPartition
+from verify.invariants.events import parse_value
+from verify.simulation.harness import Harness
+
+__all__ = ("DEAD_KINDS", "KINDS", "RecordKind", "WorkerLedger", "kind_of")
+
+KINDS = ("fine", "once", "base", "slow", "drop", "poison", "letter", "garbage")
+"""Kinds of records: their handler returns; fails once; raises a BaseException once; takes long;
+drops the record; always fails; writes a dead letter. The value of "garbage" cannot be decoded."""
+
+DEAD_KINDS = ("poison", "letter", "garbage")
+
+ORDER, COMMITS, COMPLETE = 3, 6, 11
+"""Numbers of the invariants that are checked here."""
+
+
+class RecordKind(NamedTuple):
+    """What a value says about its record."""
+
+    kind: str
+    key: str
+
+
+def kind_of(value: bytes) -> RecordKind:
+    """Return kind and key of a value of the sender."""
+    found = parse_value(value)
+    assert found is not None
+    return RecordKind(*found.payload.decode().split(","))
+
+
+class WorkerLedger:
+    """Compares the records of topics with what handlers did.
+
+    Args:
+        harness: Has the logs, and takes the violations.
+        group: Group of the workers.
+        stages: The topics that the workers read, the retry topics in their order.
+        dead: The dead letter topic.
+        order_by: `order_by` of the handlers.
+    """
+
+    def __init__(
+        self, harness: Harness, group: str, stages: Sequence[str], dead: str, order_by: str | None
+    ) -> None:
+        self.processed: set[bytes] = set()
+        self.failed: Counter[bytes] = Counter()
+        self._harness = harness
+        self._group = group
+        self._stages = tuple(stages)
+        self._dead = dead
+        self._order_by = order_by
+        self._running: Counter[tuple[str, TopicPartition, str]] = Counter()
+
+    # --- handlers ---
+
+    def begin(self, worker: str, record: Any) -> None:
+        """Check the order as a handler is called with a record."""
+        if record.topic != self._stages[0] or self._order_by is None:
+            return
+        key = self._ordering_key(record.record.value)
+        place = (worker, record.topic_partition, key)
+        self._running[place] += 1
+        if self._running[place] > 1:
+            self._violated(ORDER, f"{worker} runs two records of {key!r} in {record!r}")
+        for before in self._harness.log(record.topic, record.partition).records:
+            if before.offset >= record.offset:
+                return
+            if self._ordering_key(before.value) == key and not self._is_done(0, before.value):
+                text = f"{worker} processes {record!r} before offset {before.offset}"
+                self._violated(ORDER, text)
+
+    def end(self, worker: str, record: Any) -> None:
+        """Note that the attempt has ended."""
+        if record.topic == self._stages[0] and self._order_by is not None:
+            key = self._ordering_key(record.record.value)
+            self._running[worker, record.topic_partition, key] -= 1
+
+    def _ordering_key(self, value: bytes) -> str:
+        return "" if self._order_by == "partition" else kind_of(value).key
+
+    # --- commits ---
+
+    def check_commit(self, seen: SeenRequest) -> None:
+        """Check that the records before the offsets of an OffsetCommit request are done."""
+        request: Any = seen.message
+        if request.group_id != self._group:
+            return
+        for tp, offset in self._offsets_of(request):
+            if tp.topic not in self._stages:
+                continue
+            stage = self._stages.index(tp.topic)
+            for record in self._harness.log(*tp).records:
+                if record.offset < offset and not self._is_done(stage, record.value):
+                    text = f"{seen.client_id} commits {tp} {offset}, {record.offset} is not done"
+                    self._violated(COMMITS, text)
+
+    def _offsets_of(self, request: Any) -> Iterator[tuple[TopicPartition, int]]:
+        ids = {topic.topic_id: name for name, topic in self._topics().items()}
+        for topic in request.topics:
+            name = topic.name or ids.get(topic.topic_id, "")
+            for partition in topic.partitions:
+                yield (
+                    TopicPartition(name, partition.partition_index),
+                    partition.committed_offset,
+                )
+
+    def _topics(self) -> dict[str, Any]:
+        return self._harness.broker._running.cluster.topics
+
+    def _is_done(self, stage: int, value: bytes) -> bool:
+        """Return whether a record of a stage was processed, or is in a later topic."""
+        later = (*self._stages[stage + 1 :], self._dead)
+        return value in self.processed or any(value in self.values(topic) for topic in later)
+
+    # --- the end ---
+
+    def values(self, topic: str) -> list[bytes]:
+        """Return all values of a topic."""
+        partitions = range(self._harness.broker.topics.get(topic, 0))
+        logs = [self._harness.log(topic, partition) for partition in partitions]
+        return [record.value for log in logs for record in log.records]
+
+    def unfinished(self) -> list[str]:
+        """Return the records that are neither processed nor dead, and what is not committed."""
+        dead = set(self.values(self._dead))
+        found = [
+            f"{value!r}"
+            for value in self.values(self._stages[0])
+            if value not in (dead if kind_of(value).kind in DEAD_KINDS else self.processed)
+        ]
+        offsets = self._harness.broker._running.group_coordinator.offsets.committed(self._group)
+        for topic in self._stages:
+            for partition in range(self._harness.broker.topics.get(topic, 0)):
+                end = self._harness.broker.end_offset(topic, partition)
+                kept = offsets.get(TopicPartition(topic, partition))
+                if end and (kept is None or kept.offset != end):
+                    found.append(f"{topic}-{partition} is not committed up to {end}")
+        return found
+
+    def check_dead_letters(self) -> None:
+        """Check that the dead letters are those that no attempt could process."""
+        for value in set(self.values(self._dead)):
+            if kind_of(value).kind not in DEAD_KINDS:
+                self._violated(COMPLETE, f"{value!r} is a dead letter")
+
+    def _violated(self, invariant: int, text: str) -> None:
+        self._harness.violated(invariant, text)
