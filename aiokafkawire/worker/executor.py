@@ -124,6 +124,7 @@ class Executor:
             try:
                 done = await self._within_limits(item, partial(self._process_batch, item, number))
             except FailedAt as failed:
+                # mutation: failed-record-of-batch-counts-as-done
                 done, number, failure = failed.index, 1, failed.__cause__ or failed
             except BaseException as error:
                 if not is_failure_of_callback(error):
@@ -180,6 +181,7 @@ class Executor:
             if failed.index >= len(batch):
                 raise ValueError(f"{failed}, but it has {len(batch)} records") from failed
             raise
+        # mutation: undecodable-record-counts-as-done
         return len(batch)
 
     async def _decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
@@ -259,6 +261,7 @@ class Executor:
                 return self._scheduler.finish_record(item)
             case SplitBatch():
                 item.batch_attempts = item.attempts
+                item.forget_failures()
                 return True
             case WriteDeadLetter() if self._stop_on_failure:
                 raise HandlerFailed from error
@@ -271,6 +274,7 @@ class Executor:
         if item.unwritten is None:
             item.unwritten = UnwrittenCopy(decision, item.started)
         try:
+            # mutation: failed-record-done-without-copy
             await self._writer.write(item, decision)
         except Exception as error:
             now = self._runtime.clock.now()

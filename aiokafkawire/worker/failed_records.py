@@ -102,6 +102,7 @@ class FailedRecordWriter:
         delay_ms = item.handler.retries.delays_ms[tier]
         origin, attempts = self._state(item)
         now_ms = self._clock.wall_ms()
+        # mutation: retry-topic-not-passed
         state = RetryState(
             origin, attempts, tier + 1, now_ms + delay_ms, item.first_failure_ms or now_ms
         )

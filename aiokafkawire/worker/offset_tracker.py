@@ -58,6 +58,7 @@ class OffsetTracker:
     @property
     def committable(self) -> OffsetAndMetadata | None:
         """The offset of the lowest unfinished record; None before the first record."""
+        # mutation: unfinished-record-committed
         offset = self._pending[0] if self._pending else self._next
         if offset is None:
             return None

@@ -60,7 +60,8 @@ class WorkItem:
         due: When the first record may run; None for at once.
         started: When the attempt or the run of the item started.
         attempts: Failed attempts since the fetch.
-        earlier_attempts: Failed attempts before the record was written to its retry topic.
+        earlier_attempts: Failed attempts before the record was written to its retry topic, or
+            in its batch.
         tier: Retry topics that the record has passed.
         batch_attempts: Failed attempts of a batch whose records are now tried one by one; else 0.
         first_failure_ms: Wall-clock time of the first failure; None if there was none.
@@ -116,8 +117,8 @@ class WorkItem:
 
     def forget_failures(self) -> None:
         """Reset what is known about the attempts of the first unfinished record."""
-        self.attempts = self.batch_attempts
-        self.earlier_attempts = self.tier = 0
+        self.attempts = self.tier = 0
+        self.earlier_attempts = self.batch_attempts
         self.first_failure_ms: int | None = None
         self.error: BaseException | None = None
         self.unwritten: UnwrittenCopy | None = None

@@ -126,6 +126,7 @@ def _is_exception_type(kind: object) -> bool:
 def decide(policy: RetryPolicy, failure: FailedAttempt) -> Decision:
     """Return what happens after a failed attempt."""
     decision = _decide_alone(policy, failure)
+    # mutation: failed-batch-not-split
     if failure.records > 1 and not isinstance(decision, RetryInPlace):
         return SplitBatch()
     return decision

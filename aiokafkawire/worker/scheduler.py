@@ -95,6 +95,7 @@ class Scheduler:
         if work is None:
             budget = self._budgets[tp.topic in self._retry_topics]
             previous = self._fenced.pop(tp, None)
+            # mutation: records-start-beside-former-assignment
             work = self._partitions[tp] = PartitionWork(tp, budget, previous)
         return work
 
@@ -165,6 +166,7 @@ class Scheduler:
         work, key = item.partition, item.ordering_key
         if key is not None:
             waiting = work.waiting.get(key)
+            # mutation: order-by-key-ends-with-fetch
             if waiting is not None:
                 waiting.append(item)
                 return
@@ -291,6 +293,7 @@ class Scheduler:
         elif work.state is PartitionWorkState.DRAINING:
             self._end(item)
         else:
+            # mutation: failed-record-releases-its-key
             del work.running[item]
             self._delay(item, due)
 

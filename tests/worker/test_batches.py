@@ -108,10 +108,11 @@ async def test_records_of_an_exhausted_batch_are_tried_one_by_one(test: BatchTes
     test.poison = b"2"
     await test.send(*numbers(1, 3))
     results = await test.run(retries=RetryPolicy(attempts=2))
-    assert test.batches == [numbers(1, 3), numbers(1, 3), [b"1"], [b"2"], [b"3"]]
+    assert test.batches == [numbers(1, 3), numbers(1, 3), [b"1"], [b"2"], [b"2"], [b"3"]]
     assert results.processed.values() == [b"1", b"3"]
     assert results.dead.values() == [b"2"]
-    assert results.dead[0].attempts == 3
+    assert results.dead[0].attempts == 4
+    assert [result.attempts for result in results.processed] == [3, 3]
 
 
 async def test_the_failed_record_of_a_batch_is_named(test: BatchTest):

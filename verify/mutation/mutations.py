@@ -69,6 +69,23 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
         "producing",
         insert_after("self._awaiting_response.remove({expression.func.value})"),
     ),
+    # worker
+    "failed-record-done-without-copy": ("worker", delete),
+    "failed-record-of-batch-counts-as-done": ("worker", replace("{expression} + 1", at="elts[0]")),
+    "undecodable-record-counts-as-done": ("worker", replace("{function.args.args[2].arg}")),
+    "unfinished-record-committed": ("worker", replace("{expression.orelse}")),
+    "records-start-beside-former-assignment": ("worker", replace("None", at="args[2]")),
+    "order-by-key-ends-with-fetch": ("worker", replace("False")),
+    "failed-record-releases-its-key": (
+        "worker",
+        replace_statement("self._end({statement.targets[0].slice})"),
+    ),
+    "failed-batch-not-split": ("worker", replace("False")),
+    "failed-commit-not-repeated": (
+        "worker",
+        insert_after("{expression.func.value}.mark_committed({statement.targets[0]})"),
+    ),
+    "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
 }
 """Written by people who knew the checks."""
 

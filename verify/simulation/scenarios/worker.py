@@ -28,7 +28,7 @@ from aiokafkawire.worker import (
 )
 from verify.invariants.checker import Guarantees
 from verify.simulation.faults import Scene, draw_steps
-from verify.simulation.harness import Harness
+from verify.simulation.harness import ConditionTimedOut, Harness
 from verify.simulation.plan import Plan, PlannedClient, Step
 from verify.simulation.scenario import Scenario
 from verify.simulation.scenarios.group_workers import (
@@ -141,9 +141,16 @@ async def run(harness: Harness) -> None:
                 busy.start_soon(send, harness, client)
         _check_commits(harness, ledger)  # the end of the faults has removed it
         if harness.plan.of("works"):
-            await harness.until(lambda: not ledger.unfinished(), "processed", 120.0)
+            await _until_finished(harness, ledger)
         await workers.stop_all()
     ledger.check_dead_letters()
+
+
+async def _until_finished(harness: Harness, ledger: WorkerLedger) -> None:
+    try:
+        await harness.until(lambda: not ledger.unfinished(), "processed", 120.0)
+    except ConditionTimedOut as error:
+        raise ConditionTimedOut(f"{error}: {ledger.unfinished()[:5]}") from None
 
 
 def _check_commits(harness: Harness, ledger: WorkerLedger) -> None:

@@ -1,0 +1,131 @@
+"""The scenario of workers, and the checks of its ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafkawire.types import TopicPartition
+from verify.simulation.scenarios import worker
+from verify.simulation.single_run import draw
+from verify.simulation.worker_ledger import KINDS, WorkerLedger
+
+SOURCE, RETRY, DEAD = "orders", "billing.retry.2s", "billing.dead"
+
+
+class FakeHarness:
+    """Has logs, and takes violations."""
+
+    def __init__(self, **logs: list[bytes]) -> None:
+        self.logs = {SOURCE: [], RETRY: [], DEAD: [], **logs}
+        self.violations: list[int] = []
+        self.committed: dict[TopicPartition, Any] = {}
+        offsets = SimpleNamespace(committed=lambda group: self.committed)
+        running = SimpleNamespace(
+            group_coordinator=SimpleNamespace(offsets=offsets),
+            cluster=SimpleNamespace(topics={}),
+        )
+        self.broker = SimpleNamespace(
+            topics=dict.fromkeys(self.logs, 1),
+            end_offset=lambda topic, _: len(self.logs[topic]),
+            _running=running,
+        )
+
+    def log(self, topic: str, partition: int) -> Any:
+        records = [
+            SimpleNamespace(offset=offset, value=value)
+            for offset, value in enumerate(self.logs[topic])
+        ]
+        return SimpleNamespace(records=records)
+
+    def violated(self, invariant: int, text: str) -> None:
+        self.violations.append(invariant)
+
+
+def value(number: int, kind: str = "fine", key: str = "k") -> bytes:
+    return f"sender-{number}|{kind},{key}".encode()
+
+
+def ledger(harness: FakeHarness, order_by: str | None = "key") -> WorkerLedger:
+    return WorkerLedger(harness, "billing", (SOURCE, RETRY), DEAD, order_by)  # type: ignore[arg-type]
+
+
+def record(offset: int, of: bytes, topic: str = SOURCE) -> Any:
+    tp = TopicPartition(topic, 0)
+    return SimpleNamespace(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        topic_partition=tp,
+        record=SimpleNamespace(value=of),
+    )
+
+
+def commit(topic: str, offset: int) -> Any:
+    partition = SimpleNamespace(partition_index=0, committed_offset=offset)
+    topics = [SimpleNamespace(name=topic, topic_id=None, partitions=[partition])]
+    message = SimpleNamespace(group_id="billing", topics=topics)
+    return SimpleNamespace(message=message, client_id="worker-1")
+
+
+def test_plans_have_every_kind_of_handler_and_step():
+    plans = [draw(worker.SCENARIO, seed) for seed in range(200)]
+    kinds = Counter(step.kind for plan in plans for step in plan.steps)
+    assert kinds.keys() >= {"leave", "die", "stall", "jump", "kill", "refusal"}
+    for name, values in {
+        "order_by": {"partition", "key", None},
+        "batch": {0, 2, 7},
+        "delays_ms": {(), (500,), (500, 2_000)},
+    }.items():
+        assert {plan.options[name] for plan in plans} == values
+    assert len(worker.WEIGHTS) == len(KINDS)
+
+
+def test_a_record_before_an_unfinished_one_of_its_key_is_found():
+    harness = FakeHarness(orders=[value(1), value(2, key="other"), value(3)])
+    checked = ledger(harness)
+    checked.begin("w", record(1, value(2, key="other")))
+    assert harness.violations == []
+    checked.begin("w", record(2, value(3)))
+    assert harness.violations == [3]
+    checked.processed.add(value(1))
+    checked.begin("other", record(2, value(3)))
+    assert harness.violations == [3]
+
+
+def test_two_running_records_of_a_key_are_found():
+    harness = FakeHarness(orders=[value(1)])
+    checked = ledger(harness)
+    checked.begin("w", record(0, value(1)))
+    checked.begin("other", record(0, value(1)))
+    assert harness.violations == []
+    checked.begin("w", record(0, value(1)))
+    assert harness.violations == [3]
+
+
+def test_a_commit_of_unfinished_records_is_found():
+    harness = FakeHarness(orders=[value(1), value(2, "poison"), value(3)])
+    harness.logs[RETRY] = [value(2, "poison")]
+    checked = ledger(harness)
+    checked.processed.add(value(1))
+    checked.check_commit(commit(SOURCE, 2))  # the second is in the retry topic
+    assert harness.violations == []
+    checked.check_commit(commit(SOURCE, 3))
+    checked.check_commit(commit(RETRY, 1))
+    assert harness.violations == [6, 6]
+
+
+def test_the_end_has_everything_processed_or_dead_and_committed():
+    harness = FakeHarness(orders=[value(1), value(2, "poison")])
+    checked = ledger(harness)
+    checked.processed.add(value(2, "poison"))
+    assert len(checked.unfinished()) == 3
+    checked.processed.add(value(1))
+    harness.logs[DEAD] = [value(2, "poison")]
+    harness.committed[TopicPartition(SOURCE, 0)] = SimpleNamespace(offset=2)
+    assert checked.unfinished() == []
+    checked.check_dead_letters()
+    harness.logs[DEAD].append(value(1))
+    checked.check_dead_letters()
+    assert harness.violations == [11]
