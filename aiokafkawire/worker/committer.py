@@ -49,7 +49,6 @@ class Committer:
             partitions: Defaults to all assigned partitions.
         """
         async with self._lock:
-            # mutation: failed-commit-not-repeated
             offsets = self._scheduler.offsets_to_commit(partitions)
             if not offsets:
                 return

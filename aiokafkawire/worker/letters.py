@@ -14,12 +14,14 @@ from aiokafkawire.records import Record
 
 __all__ = (
     "DIALECTS",
+    "DeadLetterContent",
     "Dialect",
     "FailedRecord",
     "Origin",
     "RetryState",
     "dead_letter_headers",
     "place_headers",
+    "read_dead_letter",
     "read_origin",
     "read_retry_state",
     "retry_headers",
@@ -67,6 +69,32 @@ class RetryState(NamedTuple):
     tier: int
     not_before_ms: int
     first_failure_ms: int
+
+
+class DeadLetterContent(NamedTuple):
+    """Content of a dead letter.
+
+    Attributes:
+        origin: The place where the record was written first.
+        error: Class of the exception; empty if unknown.
+        message: Its text.
+        stacktrace: Its stack trace.
+        headers: Headers of the record.
+    """
+
+    origin: Origin
+    error: str
+    message: str
+    stacktrace: str
+    headers: list[Header]
+
+
+class ErrorFields(NamedTuple):
+    """Names of the headers with the exception."""
+
+    error: str
+    message: str
+    stacktrace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +209,27 @@ def read_origin(record: Record, dialect: Dialect) -> Origin | None:
     except ValueError:
         return None  # another program wrote them
     return origin if _is_possible(origin) else None
+
+
+def read_dead_letter(record: Record) -> DeadLetterContent | None:
+    """Return what the headers of a dead letter say, in any dialect; None if they are no such."""
+    for dialect in DIALECTS:
+        origin = read_origin(record, dialect)
+        if origin is not None:
+            break
+    else:
+        return None
+    texts = {
+        name: value.decode(errors="replace") for name, value in record.headers if value is not None
+    }
+    names = ERROR_FIELDS[dialect]
+    return DeadLetterContent(
+        origin,
+        error=texts.get(names.error, ""),
+        message=texts.get(names.message, ""),
+        stacktrace=texts.get(names.stacktrace, ""),
+        headers=_without(record.headers, tuple(DIALECTS[dialect])),
+    )
 
 
 def _is_possible(origin: Origin) -> bool:
@@ -299,3 +348,25 @@ DIALECTS: Mapping[Dialect, _Fields] = MappingProxyType(
     }
 )
 """Headers of dead letters, by dialect."""
+
+ERROR_FIELDS: Mapping[Dialect, ErrorFields] = MappingProxyType(
+    {
+        "kafka": ErrorFields(
+            "__dlq.errors.exception", "__dlq.errors.message", "__dlq.errors.stacktrace"
+        ),
+        "spring": ErrorFields(
+            "kafka_dlt-exception-fqcn",
+            "kafka_dlt-exception-message",
+            "kafka_dlt-exception-stacktrace",
+        ),
+        "connect": ErrorFields(
+            "__connect.errors.exception.class.name",
+            "__connect.errors.exception.message",
+            "__connect.errors.exception.stacktrace",
+        ),
+        "streams": ErrorFields(
+            "__streams.errors.exception", "__streams.errors.message", "__streams.errors.stacktrace"
+        ),
+    }
+)
+"""Headers with the exception, by dialect."""

@@ -14,6 +14,7 @@ from aiokafkawire.worker.letters import (
     Origin,
     RetryState,
     dead_letter_headers,
+    read_dead_letter,
     read_origin,
     read_retry_state,
     retry_headers,
@@ -173,3 +174,21 @@ def test_names_of_retry_topics_are_recognized(topic: str, delay_ms: int | None):
     assert retry_topic_delay("billing", topic) == delay_ms
     if delay_ms is not None:
         assert retry_topic("billing", delay_ms) == topic
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_content_of_a_dead_letter_is_read(dialect: Dialect):
+    read = record(7, value=b"v", headers=[("trace", b"1")])
+    failed = FailedRecord(read, ORIGIN, "billing", 3, "all attempts failed", ValueError("broken"))
+    letter = record(0, value=b"v", headers=dead_letter_headers(failed, dialect))
+    content = read_dead_letter(letter)
+    assert content is not None
+    assert content.origin[:3] == ORIGIN[:3]
+    assert content.error == "builtins.ValueError"
+    assert "broken" in content.message
+    assert content.stacktrace.startswith("ValueError")
+    assert content.headers == [("trace", b"1")]
+
+
+def test_a_record_that_is_no_dead_letter_has_no_content():
+    assert read_dead_letter(record(0, value=b"v")) is None

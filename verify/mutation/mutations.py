@@ -81,10 +81,6 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
         replace_statement("self._end({statement.targets[0].slice})"),
     ),
     "failed-batch-not-split": ("worker", replace("False")),
-    "failed-commit-not-repeated": (
-        "worker",
-        insert_after("{expression.func.value}.mark_committed({statement.targets[0]})"),
-    ),
     "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
 }
 """Written by people who knew the checks."""
