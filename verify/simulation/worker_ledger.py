@@ -28,7 +28,7 @@ ORDER, COMMITS, COMPLETE = 3, 6, 11
 
 
 class RecordKind(NamedTuple):
-    """What a value says about its record."""
+    """Kind and key of a record, which its value names."""
 
     kind: str
     key: str
