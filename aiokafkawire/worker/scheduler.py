@@ -293,7 +293,6 @@ class Scheduler:
         elif work.state is PartitionWorkState.DRAINING:
             self._end(item)
         else:
-            # mutation: failed-record-releases-its-key
             del work.running[item]
             self._delay(item, due)
 

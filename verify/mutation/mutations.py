@@ -76,10 +76,6 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "unfinished-record-committed": ("worker", replace("{expression.orelse}")),
     "records-start-beside-former-assignment": ("worker", replace("None", at="args[2]")),
     "order-by-key-ends-with-fetch": ("worker", replace("False")),
-    "failed-record-releases-its-key": (
-        "worker",
-        replace_statement("self._end({statement.targets[0].slice})"),
-    ),
     "failed-batch-not-split": ("worker", replace("False")),
     "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
 }
