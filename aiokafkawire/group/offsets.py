@@ -331,14 +331,12 @@ class GroupOffsets:
                 case ReportCommitted(offsets):
                     self._on_committed(offsets)
                 case CompleteCommit(commit_id, error):
-                    if error is not None:
-                        error.group = self._group_id
-                    future = self._waiters.get(commit_id)
-                    if future is None:
-                        continue
+                    # The machine knows the same commits: both forget one together.
+                    future = self._waiters[commit_id]
                     if error is None:
                         future.set_result(None)
                     else:
+                        error.group = self._group_id
                         future.set_exception(error)
                 case VerifyMembership():
                     self._on_rejected()

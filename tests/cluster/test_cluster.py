@@ -288,6 +288,18 @@ async def test_a_final_error_of_a_topic_raises_at_once(code: ErrorCode):
             )
 
 
+async def test_a_topic_that_is_not_ready_at_the_deadline_raises_its_error():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        scripted.topics["t"] = topic_of("t", error_code=ErrorCode.INVALID_REPLICATION_FACTOR)
+        scripted.topics["late"] = topic_of("late", error_code=ErrorCode.LEADER_NOT_AVAILABLE)
+        await cluster.start(soon())
+        with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+            await cluster.topic_metadata("t", soon())
+        with pytest.raises(UnknownTopic, match=r"'late' was not ready .*LEADER_NOT_AVAILABLE"):
+            await cluster.topic_metadata("late", soon(0.1))
+        assert scripted.asked.count(["late"]) > 1
+
+
 @pytest.mark.slow
 async def test_a_timeout_without_a_response_gives_the_reason():
     async def hang_up(_: Any, __: Any) -> Response | None:

@@ -482,6 +482,13 @@ async def test_wrong_use_raises() -> None:
                 reader.assign([P0])
             with pytest.raises(TypeError):
                 reader.subscribe([3])  # type: ignore[list-item]
+            with pytest.raises(ValueError, match="max_records must be at least 1"):
+                await reader.getmany(max_records=0)
+            for limit in (True, 1.5):
+                with pytest.raises(TypeError, match="max_records must be a whole number"):
+                    await reader.getmany(max_records=limit)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="'leave_group' or 'remain_in_group', not 'stay'"):
+                await reader.stop(group_membership_operation="stay")  # type: ignore[arg-type]
         with pytest.raises(ClientClosed):
             await reader.getone()
     with pytest.raises(InvalidOption, match="auto_offset_reset"):

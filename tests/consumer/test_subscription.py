@@ -12,7 +12,9 @@ from aiokafkawire.consumer.subscription import (
     RebalanceListener,
     SubscribedPattern,
     SubscribedTopics,
+    SubscriptionPattern,
     parse_pattern,
+    parse_subscription,
     parse_topics,
     validate_listener,
 )
@@ -127,3 +129,41 @@ def test_a_regular_expression_as_topic_name_hints_at_pattern() -> None:
         ValueError, match=r"'\^ord\.\*' is not a valid topic name: .* subscribe\(pattern=…\)"
     ):
         parse_topics(["orders", "^ord.*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ({"group_id": "g"}, "options are keyword arguments"),
+        (["a", "b"], "pass each topic as an argument of its own: 'a', 'b'"),
+        ((), "must be a non-empty string, not ()"),
+        ("localhost:9092", "pass brokers as bootstrap_servers='host:port'"),
+        ("a, b", "pass each topic as an argument of its own: 'a', 'b'"),
+    ],
+)
+def test_a_wrong_topic_hints_at_the_right_argument(name: Any, hint: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(hint)):
+        parse_topics(["orders", name])
+
+
+def test_a_pattern_of_the_coordinator_is_a_string_that_is_not_empty() -> None:
+    wrong: Any = re.compile("orders")
+    with pytest.raises(TypeError, match=r"takes a string, not re\.compile"):
+        SubscriptionPattern(wrong)
+    with pytest.raises(ValueError, match="must not be empty"):
+        SubscriptionPattern("")
+    # RE2/J has syntax that Python lacks: the coordinator checks it.
+    assert SubscriptionPattern(r"\pL(").pattern == r"\pL("
+
+
+def test_a_subscription_is_to_topics_or_to_one_pattern() -> None:
+    pattern = SubscriptionPattern("orders.*")
+    assert parse_subscription(pattern, None) is pattern
+    assert parse_subscription((), "orders.*") == parse_pattern("orders.*")
+    assert parse_subscription("orders", None) == SubscribedTopics(("orders",))
+    with pytest.raises(ValueError, match="one pattern"):
+        parse_subscription(pattern, "orders.*")
+    with pytest.raises(ValueError, match="either topics or a pattern"):
+        parse_subscription("orders", "orders.*")
+    with pytest.raises(ValueError, match="either topics or a pattern"):
+        parse_subscription((), None)

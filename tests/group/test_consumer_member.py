@@ -9,8 +9,14 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close
-from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import BrokerError, FencedInstanceId, GroupFailed, UnsupportedVersion
+from aiokafkawire.consumer import Consumer, SubscriptionPattern
+from aiokafkawire.errors import (
+    BrokerError,
+    FencedInstanceId,
+    GroupFailed,
+    IllegalState,
+    UnsupportedVersion,
+)
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.consumer.helpers import QUICK, TIMEOUT_S, numbers, orders_broker, produce, read
@@ -120,6 +126,35 @@ async def test_a_member_without_permission_for_a_topic_keeps_trying() -> None:
             with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="orders"):
                 await reader.getone()
             assert len(await read(reader, 1)) == 1
+
+
+async def test_a_pattern_is_matched_by_the_coordinator() -> None:
+    async with orders_broker(records=2, **BROKER) as broker:
+        await broker.create_topic("payments", 1)
+        await produce(broker, "payments", 0, numbers(0, 1))
+        reader = member(broker)
+        reader.subscribe(SubscriptionPattern("pay.*"))
+        assert reader.subscription() == frozenset()
+        async with reader:
+            assert [record.topic for record in await read(reader, 1)] == ["payments"]
+            assert reader.subscription() == {"payments"}
+            reader.subscribe(SubscriptionPattern("ord.*"))
+            assert [record.topic for record in await read(reader, 2)] == ["orders"] * 2
+            assert reader.subscription() == {"orders"}
+            reader.subscribe(["payments"])
+            await until(lambda: reader.subscription() == {"payments"})
+
+
+async def test_a_pattern_of_the_coordinator_needs_the_consumer_protocol() -> None:
+    async with orders_broker(records=1, **BROKER) as broker:
+        broker.on(HEARTBEAT, Answer(ErrorCode.UNSUPPORTED_VERSION))
+        async with member(broker, group_protocol="auto") as reader:
+            await read(reader, 1)
+            with pytest.raises(IllegalState, match="group_protocol"):
+                reader.subscribe(SubscriptionPattern("ord.*"))
+            assert reader.subscription() == {"orders"}
+        with pytest.raises(IllegalState, match="group_protocol"):
+            member(broker, group_protocol="classic").subscribe(SubscriptionPattern("ord.*"))
 
 
 async def test_auto_uses_the_classic_protocol_if_the_coordinator_refuses() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -171,7 +172,8 @@ async def test_a_large_commit_is_sent_in_several_requests() -> None:
 
 
 @pytest.mark.usefixtures("few_offsets")
-async def test_a_failed_request_of_a_large_commit_is_retried() -> None:
+@pytest.mark.parametrize("fault", [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE), Close()])
+async def test_a_failed_request_of_a_large_commit_is_retried(fault: Any) -> None:
     async with (
         orders_broker(MANY) as broker,
         consumer(broker, group_id="g", enable_auto_commit=False) as reader,
@@ -179,10 +181,10 @@ async def test_a_failed_request_of_a_large_commit_is_retried() -> None:
         offsets = {TopicPartition("orders", number): number for number in range(MANY)}
         reader.assign([P0])
         await reader.commit({P0: 0})
-        broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE), times=1)
+        broker.on(ApiKey.OFFSET_COMMIT, fault, times=1)
         with anyio.fail_after(TIMEOUT_S):
             await reader.commit(offsets)
-            assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 5
+            assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) > 4
             found = await reader.committed(*offsets)
     assert {tp: known.offset for tp, known in found.items() if known is not None} == offsets
 
@@ -250,6 +252,25 @@ async def test_a_fenced_commit_fails_and_sends_a_heartbeat(code: int) -> None:
             assert (await reader.committed(P0))[P0].offset == 3  # type: ignore[union-attr]
 
 
+async def test_rejected_partitions_of_a_commit_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafkawire.group")
+    async with (
+        orders_broker() as broker,
+        consumer(broker, group_id="g", enable_auto_commit=False) as reader,
+    ):
+        reader.assign([P0])
+        with anyio.fail_after(TIMEOUT_S):
+            await reader.commit({P0: 3})
+            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.OFFSET_METADATA_TOO_LARGE), times=1)
+            with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE") as refused:
+                await reader.commit({P0: 4})
+    assert refused.value.group == "g"
+    assert "Group g: committed orders [0: 3]\n" in caplog.text
+    assert "committed none; rejected (error codes): orders [0: 12]\n" in caplog.text
+
+
 ZOOKEEPER: dict[str, Any] = {"offsets_storage": "zookeeper", "enable_auto_commit": False}
 
 
@@ -268,6 +289,20 @@ async def test_offsets_in_zookeeper_and_in_kafka_are_independent() -> None:
             assert (await new.committed(P0))[P0] == OffsetAndMetadata(7)
         versions = [seen.version for seen in broker.requests.of(ApiKey.OFFSET_COMMIT)]
         assert versions == [0, 8]
+
+
+async def test_a_commit_to_zookeeper_is_retried() -> None:
+    async with (
+        orders_broker(as_of="2.8") as broker,
+        consumer(broker, group_id="g", **ZOOKEEPER) as reader,
+    ):
+        reader.assign([P0])
+        fault = broker.on(ApiKey.OFFSET_COMMIT, Close(), times=1)
+        with anyio.fail_after(TIMEOUT_S):
+            await reader.commit({P0: 3})
+            assert await reader.committed(P0) == {P0: OffsetAndMetadata(3)}
+        assert fault.hits == 1
+        assert not broker.requests.of(ApiKey.FIND_COORDINATOR)
 
 
 async def test_a_group_member_can_commit_to_zookeeper() -> None:
