@@ -10,7 +10,7 @@ from aiokafkawire.runtime import Runtime, checkpoint
 from aiokafkawire.types import TopicPartition
 
 from .assignment import ConsumerAssignment
-from .fetch_buffer import MAX_CALLERS, TAKE_BYTES, FetchBuffer, RecordCursor
+from .fetch_buffer import MAX_CALLERS, TAKE_BYTES, BufferCursor, FetchBuffer
 from .notifier import Notifier
 from .partition import AssignedPartition
 from .partition_states import CorruptionFound, Fetching
@@ -38,7 +38,7 @@ class RecordDelivery:
         notifier: Notifier,
         low_watermark_bytes: int = 0,
     ) -> None:
-        self.cursor: RecordCursor | None = None
+        self.cursor: BufferCursor | None = None
         self.pending_callbacks = 0
         self.decoding_suspended = False
         self.offloaded: OffloadedBatch | None = None
@@ -181,7 +181,7 @@ class RecordDelivery:
             self._count_cursor(self.cursor)
         return self._assignment.counters.snapshot(self._assignment.values())
 
-    def _count_cursor(self, cursor: RecordCursor) -> None:
+    def _count_cursor(self, cursor: BufferCursor) -> None:
         self._assignment.counters.records_consumed += cursor.take_delivered_count()
 
     def _start_call(self, only: Collection[TopicPartition] | None) -> None:

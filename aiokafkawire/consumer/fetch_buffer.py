@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from operator import length_hint
+from collections.abc import Sequence
 
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import FetchedBatches, FetchedRange, Record, Records
 from aiokafkawire.types import NO_LEADER_EPOCH
 
 from .batch_queue import BatchQueue
+from .record_cursor import CURSOR_RECORDS, RecordCursor
 
-__all__ = ("CURSOR_RECORDS", "MAX_CALLERS", "FetchBuffer", "RecordCursor", "UnprocessedRange")
+__all__ = ("MAX_CALLERS", "BufferCursor", "FetchBuffer", "UnprocessedRange")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 MAX_CALLERS = 1_000
 """The most tasks that are tracked per partition while they process records."""
 
-CURSOR_RECORDS = 256
-"""The most records that a cursor delivers before the consumer checks for errors and rebalances."""
-
 TAKE_BYTES = 2 * 1024 * 1024
 """Bytes of batches decoded per call: a few milliseconds of the event loop's time."""
-
-_NO_RECORDS: Iterator[Record] = iter(())
 
 
 class UnprocessedRange:
@@ -40,41 +35,14 @@ class UnprocessedRange:
         self.start = start
 
 
-class RecordCursor:
-    """Delivers decoded records of one partition to one caller, one at a time.
+class BufferCursor(RecordCursor[Record]):
+    """Delivers the decoded records of a buffer. `unprocessed` moves with its position."""
 
-    The caller takes records from the iterator `ready`; taking one marks those before it as
-    processed. To keep this cheap, nothing is notified: the buffer reads `delivered_count` when it
-    needs the position. `owner` is the iterator that uses the cursor.
-    """
-
-    __slots__ = ("_counted", "_remaining", "owner", "ready", "records", "unprocessed")
+    __slots__ = ("unprocessed",)
 
     def __init__(self, records: Sequence[Record], unprocessed: UnprocessedRange) -> None:
-        self.records = records
+        super().__init__(records)
         self.unprocessed = unprocessed
-        self._remaining = self.ready = iter(records)
-        self._counted = 0
-        self.owner: object = None
-
-    def next(self) -> Record | None:
-        """Return the next record, or None at the end."""
-        return next(self.ready, None)
-
-    def close(self) -> None:
-        """Deliver no more records."""
-        # mutation: iterator-keeps-records-after-seek
-        self.ready = _NO_RECORDS
-
-    @property
-    def delivered_count(self) -> int:
-        """Number of records delivered."""
-        return len(self.records) - length_hint(self._remaining)
-
-    def take_delivered_count(self) -> int:
-        """Return the number of records delivered since the last call."""
-        before, self._counted = self._counted, self.delivered_count
-        return self._counted - before
 
 
 class FetchBuffer(BatchQueue):
@@ -106,7 +74,7 @@ class FetchBuffer(BatchQueue):
         self.last_fetched_epoch = leader_epoch
         self._leader_epoch = leader_epoch
         self._decoded: Records | None = None
-        self._cursor: RecordCursor | None = None  # over `_decoded`
+        self._cursor: BufferCursor | None = None  # over `_decoded`
         self._synced_count = 0  # records of `_decoded` before `_position`
         self._delivered_range: tuple[int, int] | None = None
         self._unprocessed: dict[object, UnprocessedRange] = {}
@@ -192,12 +160,12 @@ class FetchBuffer(BatchQueue):
         self._note_delivered(first, records.next_offset)
         return records
 
-    def open_cursor(self, caller: object) -> RecordCursor | None:
+    def open_cursor(self, caller: object) -> BufferCursor | None:
         """Return a cursor over the next records for `caller`, or None if there are none."""
         decoded = self._load(CURSOR_RECORDS, TAKE_BYTES)
         if decoded is None:
             return None
-        self._cursor = RecordCursor(list(decoded), self._mark_unprocessed(caller, self._position))
+        self._cursor = BufferCursor(list(decoded), self._mark_unprocessed(caller, self._position))
         return self._cursor
 
     def _sync_cursor(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import NEVER
 
-from .fetch_buffer import RecordCursor, UnprocessedRange
+from .record_cursor import RecordCursor
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -22,7 +22,7 @@ class RecordIterator:
         self._consumer = consumer
         session = consumer._running
         self._record_poll = None if session.group is None else session.group.member.record_poll
-        self._cursor = RecordCursor((), UnprocessedRange(0))
+        self._cursor: RecordCursor[Record] = RecordCursor(())
 
     def __aiter__(self) -> Self:
         return self

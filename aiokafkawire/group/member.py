@@ -187,9 +187,10 @@ class GroupMember(ABC):
         # The poll timer is checked with the next heartbeat.
         self._machine.context.poll_timer.finish_poll(self._clock.now())
 
-    def record_poll(self) -> None:
-        """Restart the poll timer: a poll returned buffered records."""
-        self._machine.context.poll_timer.last_poll = self._clock.now()
+    def record_poll(self) -> float:
+        """Restart the poll timer: a poll returned buffered records. Return the time."""
+        now = self._machine.context.poll_timer.last_poll = self._clock.now()
+        return now
 
     def mark_error_reported(self) -> None:
         """Record that `error` was reported. The next poll may join again."""

@@ -239,13 +239,25 @@ cdef class Record:
     cdef public object topic, timestamp_type, key, value, headers
 
 
+cdef class AcquiredRecord(Record):
+    cdef public object _held
+
+
+cdef inline AcquiredRecord acquired(type kind, held):
+    if not PyType_IsSubtype(kind, AcquiredRecord):
+        raise TypeError("an acquired record must be of a class derived from AcquiredRecord")
+    cdef AcquiredRecord record = <AcquiredRecord?>aiokafkawire_blank(<PyTypeObject*>kind)
+    record._held = held
+    return record
+
+
 @cython.locals(
     data="const unsigned char[::1]", source=Source, pointed=Pointers, index=Py_ssize_t, at=int64_t, size=int64_t, has_headers=bint,
     record=Record, records=list, arrays=tuple,
 )
 cpdef list make_records(
     columns, Py_ssize_t start, Py_ssize_t stop, topic, int64_t partition, timestamp_type,
-    int64_t leader_epoch,
+    int64_t leader_epoch, type kind=*, held=*,
 )
 
 @cython.locals(index=Py_ssize_t, begins=int64_p, sizes=int64_p, source=Source)

@@ -28,7 +28,16 @@ else:
         from . import _kernel_pure as cython
 
 if not cython.compiled:
-    from ._kernel_pure import KERNEL_HASH, column_arrays, beginning, blank, copy, cut, extend  # isort: skip
+    from ._kernel_pure import (
+        KERNEL_HASH,
+        acquired,
+        beginning,
+        blank,
+        column_arrays,
+        copy,
+        cut,
+        extend,
+    )  # isort: skip
     from ._kernel_pure import failed, low, numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
     from ._kernel_pure import varint, varint_size, whole, word  # isort: skip
 
@@ -240,17 +249,27 @@ class Record:
         )
 
 
+@cython.no_gc
+@cython.cclass
+class AcquiredRecord(Record):
+    """A record of a share group, which is held under a lock: the base of `ShareRecord`."""
+
+    __slots__ = ("_held",)
+
+    _held: Any
+
+
 def make_records(  # noqa: PLR0917
     columns: Columns, start: int, stop: int, topic: str, partition: int, timestamp_type: int,
-    leader_epoch: int,
+    leader_epoch: int, kind: type[AcquiredRecord] | None = None, held: object = None,
 ) -> list[Record]:  # fmt: skip
-    """Return the `Record` of each index from `start` to `stop`."""
+    """Return the `Record` of each index from `start` to `stop`; of a share group, their `kind`."""
     data, has_headers = columns.data, columns.has_headers
     source, arrays = whole(data), column_arrays(columns)
     pointed = pointers(arrays, start, stop)
     records = []
     for index in range(start, stop):
-        record: Record = Record.__new__(Record)
+        record: Record = Record.__new__(Record) if kind is None else acquired(kind, held)
         record.topic, record.partition = topic, partition
         record.offset, record.timestamp_ms = pointed.offsets[index], pointed.timestamps[index]
         record.timestamp_type, record.leader_epoch = timestamp_type, leader_epoch

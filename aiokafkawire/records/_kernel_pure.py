@@ -127,6 +127,12 @@ def blank(kind: Any) -> Any:
     return kind.__new__(kind)
 
 
+def acquired(kind: Any, held: object) -> Any:
+    record = blank(kind)
+    record._held = held
+    return record
+
+
 def varint_size(value: int) -> int:
     if -64 <= value < 64:
         return 1

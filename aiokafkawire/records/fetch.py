@@ -202,7 +202,7 @@ class FetchedBatches:
             self._pending = None
             self.position = self._pending_next_offset
             return rest
-        columns, start, stop, timestamp_type, leader_epoch = rest
+        columns, start, stop, timestamp_type, leader_epoch, _ = rest
         cut = start + limit
         self._pending = Segment(columns, cut, stop, timestamp_type, leader_epoch)
         self.position = columns.offsets[cut - 1] + 1

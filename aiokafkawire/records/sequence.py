@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, overload
 
 from aiokafkawire.types import NO_LEADER_EPOCH, TimestampType, TopicPartition
 
 from .columns import Columns
-from .kernel import Record, make_records, slices, total
+from .kernel import AcquiredRecord, Record, make_records, slices, total
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,13 +22,14 @@ ITERATION_CHUNK_RECORDS = 256
 
 
 class Segment(NamedTuple):
-    """A [start, stop) slice of one set of columns."""
+    """A [start, stop) slice of one set of columns. `held` is the lock in a share group."""
 
     columns: Columns
     start: int
     stop: int
     timestamp_type: TimestampType
     leader_epoch: int
+    held: object = None
 
 
 class Records(Sequence[Record]):
@@ -40,6 +41,8 @@ class Records(Sequence[Record]):
     """
 
     __slots__ = ("_ends", "_segments", "leader_epoch", "next_offset", "topic_partition")
+
+    _record_class: ClassVar[type[AcquiredRecord] | None] = None
 
     def __init__(
         self,
@@ -105,18 +108,27 @@ class Records(Sequence[Record]):
     def _record_chunks(self) -> Iterator[list[Record]]:
         """Yield records in small lists, so that the allocator reuses their memory."""
         topic, partition = self.topic_partition
-        for columns, start, stop, timestamp_type, leader_epoch in self._segments:
+        for columns, start, stop, timestamp_type, leader_epoch, held in self._segments:
             for at in range(start, stop, ITERATION_CHUNK_RECORDS):
-                end = min(at + ITERATION_CHUNK_RECORDS, stop)
-                yield make_records(columns, at, end, topic, partition, timestamp_type, leader_epoch)
+                yield make_records(
+                    columns,
+                    at,
+                    min(at + ITERATION_CHUNK_RECORDS, stop),
+                    topic,
+                    partition,
+                    timestamp_type,
+                    leader_epoch,
+                    self._record_class,
+                    held,
+                )
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Records: ...
+    def __getitem__(self, index: slice) -> Self: ...
 
-    def __getitem__(self, index: int | slice) -> Record | Records:
+    def __getitem__(self, index: int | slice) -> Record | Self:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
@@ -127,11 +139,12 @@ class Records(Sequence[Record]):
             raise IndexError(f"there is no record {index} among {len(self)}")
         return next(iter(self._slice(at, at + 1)))
 
-    def _slice(self, start: int, stop: int) -> Records:
+    def _slice(self, start: int, stop: int) -> Self:
+        kind = type(self)
         topic, partition = self.topic_partition
         if start >= stop:
             offset = self._offset_at(start)
-            return Records(topic, partition, (), self.next_offset if offset is None else offset)
+            return kind(topic, partition, (), self.next_offset if offset is None else offset)
         parts = []
         first = bisect_right(self._ends, start)
         last = bisect_left(self._ends, stop)
@@ -148,8 +161,26 @@ class Records(Sequence[Record]):
         # The next offset is that of the record after the slice, so that gaps are not read again.
         next_offset = self._offset_at(stop)
         if next_offset is None:
-            return Records(topic, partition, parts, self.next_offset, self.leader_epoch)
-        return Records(topic, partition, parts, next_offset)
+            return kind(topic, partition, parts, self.next_offset, self.leader_epoch)
+        return kind(topic, partition, parts, next_offset)
+
+    def between(self, first_offset: int, last_offset: int) -> Self:
+        """Return the records with offsets from `first_offset` to `last_offset`."""
+        return self._slice(self._index_of(first_offset), self._index_of(last_offset + 1))
+
+    def _index_of(self, offset: int) -> int:
+        """Return the index of the first record at or after an offset."""
+        before = 0
+        for segment, end in zip(self._segments, self._ends, strict=True):
+            offsets = segment.columns.offsets
+            if offset <= offsets[segment.stop - 1]:
+                return (
+                    before
+                    + bisect_left(offsets, offset, segment.start, segment.stop)
+                    - segment.start
+                )
+            before = end
+        return before
 
     def _offset_at(self, at: int) -> int | None:
         if at >= len(self):
@@ -162,14 +193,14 @@ class Records(Sequence[Record]):
     def keys(self) -> list[bytes | None]:
         """Return all keys, in order."""
         keys: list[bytes | None] = []
-        for columns, start, stop, _, _ in self._segments:
+        for columns, start, stop, *_ in self._segments:
             keys += slices(columns.data, columns.key_start, columns.key_length, start, stop)
         return keys
 
     def values(self) -> list[bytes | None]:
         """Return all values, in order."""
         values: list[bytes | None] = []
-        for columns, start, stop, _, _ in self._segments:
+        for columns, start, stop, *_ in self._segments:
             values += slices(columns.data, columns.value_start, columns.value_length, start, stop)
         return values
 
@@ -186,7 +217,7 @@ class Records(Sequence[Record]):
         """The bytes of all keys and values."""
         return sum(
             total(lengths, start, stop)
-            for columns, start, stop, _, _ in self._segments
+            for columns, start, stop, *_ in self._segments
             for lengths in (columns.key_length, columns.value_length)
         )
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.runtime import Future
 
+from .offset_ranges import OffsetRanges, consecutive
+
 __all__ = (
     "GAP",
     "AcknowledgeType",
@@ -55,39 +57,47 @@ class PartitionAcknowledgements:
     __slots__ = ("expired", "result", "types")
 
     def __init__(self) -> None:
-        self.types: dict[int, int] = {}
+        self.types: OffsetRanges[int] = OffsetRanges()
         self.expired: set[int] = set()
         self.result: Future[None] = Future()
 
     def add(self, offsets: Iterable[int], type: int) -> None:
         """Acknowledge offsets. The last type of an offset counts."""
-        self.types.update(dict.fromkeys(offsets, type))
+        for first, last in consecutive(offsets):
+            self.types.set(first, last, type)
 
-    def expire(self, offsets: Iterable[int]) -> None:
+    def expire(self, first: int, last: int) -> None:
         """Send no acknowledgement of these offsets, whose lock has expired."""
-        for offset in offsets:
-            if self.types.pop(offset, None) is not None:
-                self.expired.add(offset)
+        for begin, end, _ in self.types.within(first, last):
+            self.expired.update(range(begin, end + 1))
+        self.types.remove(first, last)
+
+    def undecided(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges between two offsets without an acknowledgement; a renewal is none."""
+        renew = AcknowledgeType.RENEW
+        return [
+            (begin, end)
+            for begin, end, kind in self.types.filled(first, last, renew)
+            if kind == renew
+        ]
 
     @property
     def renews(self) -> bool:
-        return AcknowledgeType.RENEW in self.types.values()
+        return any(kind == AcknowledgeType.RENEW for _, _, kind in self.types)
 
     def batches(self) -> list[AcknowledgedOffsets]:
         """Return the batches for the request, in ascending order."""
         batches: list[AcknowledgedOffsets] = []
-        for offset in sorted(self.types):
-            kind = self.types[offset]
-            last = batches[-1] if batches else None
-            if last is None or offset != last.last_offset + 1:
-                batches.append(AcknowledgedOffsets(offset, offset, [kind]))
+        for first, last, kind in self.types:
+            before = batches[-1] if batches else None
+            if before is None or first != before.last_offset + 1:
+                batches.append(AcknowledgedOffsets(first, last, [kind]))
                 continue
-            types = last.types
-            if len(types) > 1 or kind != types[0]:
-                if len(types) == 1:
-                    types = types * (offset - last.first_offset)
-                types.append(kind)
-            batches[-1] = AcknowledgedOffsets(last.first_offset, offset, types)
+            types = before.types
+            if len(types) == 1:
+                types = types * (first - before.first_offset)
+            types += [kind] * (last - first + 1)
+            batches[-1] = AcknowledgedOffsets(before.first_offset, last, types)
         return batches
 
     def error_of(self, offset: int) -> AcknowledgementFailed | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Unpack, overload
+from collections.abc import Callable, Iterable
+from typing import TypeVar, Unpack, overload
 
 import anyio
 
@@ -27,9 +27,12 @@ from .acknowledgements import Acknowledgement, AcknowledgeType, wait_done
 from .consumer_session import ShareConsumerSession
 from .iterators import ShareBatchIterator, ShareRecordIterator
 from .record import ShareRecord
+from .records import ShareRecords
 from .sessions import AcknowledgementCallback
 
 __all__ = ("ShareConsumer",)
+
+T = TypeVar("T")
 
 FAST_CLOSE_S = 0.75
 """Time limit of `close` after a cancellation (Ctrl-C), or after a task of the consumer failed."""
@@ -128,6 +131,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         if session is None:
             await self._lifecycle.stop(_close_cluster, NEVER)
             return None
+        session.delivery.stop()
         if body_error is None:
             session.delivery.mark_processed(current_task())
         cancelled = body_error is not None and not isinstance(body_error, Exception)
@@ -196,7 +200,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         return await self.getone()
 
     def batches(self) -> ShareBatchIterator:
-        """Iterate over batches: lists of records of one partition, up to `max_poll_records` each.
+        """Iterate over batches: records of one partition, up to `max_poll_records` each.
 
         The iteration raises the same errors as `getone`.
         """
@@ -227,13 +231,12 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         """
         if timeout_ms is not None:
             require_timeout("timeout_ms", timeout_ms)
-        session = self._running
-        await session.checkpoint()
-        return await self._get_record(session, self._deadline(session, timeout_ms))
+        records_by_partition = await self._get_records(1, timeout_ms)
+        return next((records[0] for records in records_by_partition.values()), None)
 
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ShareRecord]]:
+    ) -> dict[TopicPartition, ShareRecords]:
         """Return the records acquired so far, by partition.
 
         If the call is cancelled, no record is lost: the next call returns them.
@@ -243,7 +246,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             max_records: The most records to return. Defaults to `max_poll_records`.
 
         Returns:
-            Records by partition; empty after `timeout_ms`.
+            `ShareRecords` by partition; empty after `timeout_ms`.
 
         Raises:
             IllegalState: No topic is subscribed to.
@@ -257,26 +260,25 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             raise TypeError(f"max_records must be a whole number or None, not {limit!r:.80}")
         if limit < 1:
             raise ValueError(f"max_records must be at least 1, not {limit}")
-        session = self._running
-        return await self._get_records(session, limit, self._deadline(session, timeout_ms))
+        return await self._get_records(limit, timeout_ms)
 
     def _deadline(self, session: ShareConsumerSession, timeout_ms: float | None) -> float:
         return NEVER if timeout_ms is None else session.runtime.clock.now() + timeout_ms / 1000
 
-    async def _get_record(
-        self, session: ShareConsumerSession, deadline: float
-    ) -> ShareRecord | None:
-        records_by_partition = await self._get_records(session, 1, deadline)
-        return next((records[0] for records in records_by_partition.values()), None)
-
     async def _get_records(
-        self,
-        session: ShareConsumerSession,
-        max_records: int,
-        deadline: float,
-        *,
-        single_partition: bool = False,
-    ) -> dict[TopicPartition, list[ShareRecord]]:
+        self, max_records: int, timeout_ms: float | None, *, single_partition: bool = False
+    ) -> dict[TopicPartition, ShareRecords]:
+        session = self._running
+
+        def take(caller: object) -> dict[TopicPartition, ShareRecords]:
+            return session.delivery.take(caller, max_records, single_partition=single_partition)
+
+        return await self._poll(session, take, self._deadline(session, timeout_ms)) or {}
+
+    async def _poll(
+        self, session: ShareConsumerSession, take: Callable[[object], T | None], deadline: float
+    ) -> T | None:
+        """Wait until `take`, called with the current task, returns records."""
         caller = current_task()
         session.poll_started(caller)
         try:
@@ -284,14 +286,11 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             while True:
                 self._lifecycle.require_session()
                 session.raise_errors()
-                records = session.delivery.take(
-                    caller, max_records, single_partition=single_partition
-                )
-                if records:
-                    return records
+                if taken := take(caller):
+                    return taken
                 session.sessions.update_demand()
                 if not await session.notifier.wait(deadline):
-                    return records
+                    return None
         finally:
             session.poll_finished()
 

@@ -22,13 +22,12 @@ from aiokafkawire.runtime import (
 )
 
 from .delivery import ShareDelivery
-from .record import ShareRecord
 from .sessions import ShareSessions
 
 __all__ = ("ShareConsumerSession",)
 
 
-MAINTENANCE_INTERVAL_S = 0.25
+MAINTENANCE_INTERVAL_S = 0.1
 """Interval at which ended tasks and locks to renew are looked for."""
 
 
@@ -50,6 +49,7 @@ class ShareConsumerSession(Session):
             runtime.clock,
             implicit=config.share_acknowledgement_mode == "implicit",
             renewal_limit_s=config.share_renewal_limit_ms / 1000,
+            prefetch_below=config.max_poll_records // 2,
         )
         self.sessions = ShareSessions(
             self.cluster,
@@ -94,6 +94,7 @@ class ShareConsumerSession(Session):
     def on_task_failed(self, failure: KafkaError) -> None:
         """Wake all waiting calls, which raise the failure of a background task."""
         self.sessions.fail_unconfirmed(str(failure))
+        self.delivery.stop()
         self.notifier.notify_all()
 
     def on_tasks_cancelled(self, error: ClientClosed) -> None:
@@ -135,7 +136,7 @@ class ShareConsumerSession(Session):
 
     def raise_error(self, error: KafkaError) -> None:
         """Raise an error of the coordinator in the application's next call."""
-        self.notifier.raise_in_next_call(error)
+        self.sessions.raise_in_next_call(error)
 
     def on_state_changed(self, *, outside_group: bool) -> None:
         """Wake calls, which raise the error of an ended membership."""
@@ -145,8 +146,6 @@ class ShareConsumerSession(Session):
         self.member.metadata_changed()
         self.sessions.route()
         self.notifier.notify_all()
-
-    # --- records ---
 
     # --- calls ---
 
@@ -162,17 +161,6 @@ class ShareConsumerSession(Session):
         self.sessions.poll_finished()
         if self.delivery.has_delivered:
             self._maintenance_due.set()
-
-    def next_buffered(self, caller: object) -> ShareRecord | None:
-        """Return the next buffered record, if any; this resets the poll timer."""
-        if self.notifier.pending_error is not None:
-            return None
-        record = self.delivery.next_record(caller)
-        if record is not None:
-            self.member.record_poll()
-            if self.delivery.buffered_count == self.sessions.prefetch_below - 1:
-                self.sessions.update_demand()
-        return record
 
     def metrics(self) -> dict[str, int | float]:
         """Return the counters of the consumer and its cluster client."""

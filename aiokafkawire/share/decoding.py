@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -117,25 +116,25 @@ def _select(
     parts: Sequence[Records], acquired: Sequence[AcquiredOffsets], end: int, decoded: DecodedRecords
 ) -> None:
     """Add the records of the acquired ranges, and the offsets before `end` without a record."""
-    offsets_of = [part.offsets() for part in parts]
     first_part = 0
     for wanted in acquired:
         missing = wanted.first  # the next offset for which no record was found
         for number in range(first_part, len(parts)):
-            offsets = offsets_of[number]
-            if offsets[-1] < wanted.first:
+            part = parts[number]
+            assert part.first_offset is not None
+            assert part.last_offset is not None
+            if part.last_offset < wanted.first:
                 first_part = number + 1
                 continue
-            if offsets[0] > wanted.last:
+            if part.first_offset > wanted.last:
                 break
-            start = bisect_left(offsets, wanted.first)
-            stop = bisect_left(offsets, wanted.last + 1)
-            if start == stop:
+            records = part.between(wanted.first, wanted.last)
+            last = records.last_offset
+            if last is None:
                 continue
-            decoded.records.append((parts[number][start:stop], wanted.delivery_count))
-            if offsets[stop - 1] - missing + 1 != stop - start:
-                present = set(offsets[start:stop])
-                between = range(missing, offsets[stop - 1])
-                decoded.gaps += [offset for offset in between if offset not in present]
-            missing = offsets[stop - 1] + 1
+            decoded.records.append((records, wanted.delivery_count))
+            if last - missing + 1 != len(records):
+                present = set(records.offsets())
+                decoded.gaps += [offset for offset in range(missing, last) if offset not in present]
+            missing = last + 1
         decoded.gaps += range(missing, min(wanted.last + 1, end))

@@ -1,76 +1,94 @@
-"""Delivery of acquired records to the application's tasks, and their implicit acknowledgement."""
+"""Delivery of acquired records to the application's tasks, and their implicit acknowledgement.
+
+Everything is kept by range: a record of its own is made only when the application looks at it.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from aiokafkawire.consumer.record_cursor import CURSOR_RECORDS, RecordCursor
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
-from aiokafkawire.records import Records
 from aiokafkawire.runtime import Clock, is_task_done
 from aiokafkawire.types import TopicPartition
 
 from .acknowledgements import AcknowledgeType
-from .record import HeldRecords, ShareRecord, make_share_record
-from .session_context import ACKNOWLEDGE_DELAY_S
+from .record import HeldRecords, ShareRecord
+from .records import ShareRecords
 
-__all__ = ("ShareDelivery",)
-
-READY_RECORDS = 256
-"""Records that are made at a time."""
+__all__ = ("ShareCursor", "ShareDelivery")
 
 DELIVERY_MARGIN_S = 0.5
 """Records whose lock expires earlier are not delivered: they could not be acknowledged."""
 
 
-@dataclass(slots=True)
-class UndeliveredRecords:
-    """Acquired records of one partition that are not delivered yet: first `ready`, then `records`.
+class UndeliveredRecords(NamedTuple):
+    """Acquired records of one partition that are not delivered yet."""
 
-    `ready` are records that are made ahead, because one by one they cost more.
-    """
-
+    records: ShareRecords
     held: HeldRecords
-    delivery_count: int
-    records: Records
-    ready: deque[ShareRecord] = field(default_factory=deque)
 
-    def release(self) -> int:
-        """Release all records, and return their number."""
-        offsets = [*(record.offset for record in self.ready), *self.records.offsets()]
-        _acknowledge(self.held, offsets, AcknowledgeType.RELEASE)
-        return len(offsets)
+    def range(self) -> range:
+        """Return all offsets from the first record to the last. Gaps are acknowledged."""
+        return offset_range(self.records)
 
-    def next(self) -> ShareRecord | None:
-        """Return the next record, or None at the end."""
-        if not self.ready and len(self.records):
-            self.ready.extend(
-                make_share_record(record, self.delivery_count, self.held)
-                for record in self.records[:READY_RECORDS]
-            )
-            self.records = self.records[READY_RECORDS:]
-        return self.ready.popleft() if self.ready else None
+
+def offset_range(records: ShareRecords) -> range:
+    assert records.first_offset is not None
+    assert records.last_offset is not None
+    return range(records.first_offset, records.last_offset + 1)
 
 
 @dataclass(slots=True)
 class DeliveredRecords:
-    """Records that were delivered to one task, which has processed the first `processed` ones."""
+    """Records that were delivered to one task, which has processed those before `processed`."""
 
     held: HeldRecords
     delivered_at: float
-    offsets: list[int] = field(default_factory=list)
-    processed: int = 0
+    first: int
+    last: int
+    processed: int
 
-    def acknowledge(self, offsets: list[int], type: AcknowledgeType) -> None:
-        """Acknowledge records, unless the application has done so."""
-        _acknowledge(self.held, offsets, type)
+    def accept(self) -> None:
+        """Accept all records, unless the application has acknowledged them."""
+        self._acknowledge(self.first, self.last, AcknowledgeType.ACCEPT)
+
+    def accept_processed(self) -> None:
+        """Accept the processed records."""
+        self._acknowledge(self.first, self.processed - 1, AcknowledgeType.ACCEPT)
+        self.first = self.processed
+
+    def release(self) -> None:
+        """Release all records, unless the application has acknowledged them."""
+        self._acknowledge(self.first, self.last, AcknowledgeType.RELEASE)
+
+    def renew(self, ranges: list[tuple[int, int]], before: float) -> None:
+        """Renew the locks of these records that expire before a time."""
+        for begin, end in ranges:
+            for first, last, expires_at in self.held.lock.expiries(begin, end):
+                if expires_at <= before:
+                    self._acknowledge(first, last, AcknowledgeType.RENEW)
+
+    def _acknowledge(self, first: int, last: int, type: AcknowledgeType) -> None:
+        self.held.acknowledge_undecided(range(first, last + 1), type)
 
 
-def _acknowledge(held: HeldRecords, offsets: list[int], type: AcknowledgeType) -> None:
-    """Acknowledge records, unless the application has done so."""
-    if offsets:
-        held.node.acknowledge(held.partition, offsets, type, held.lock, only_undecided=True)
+class ShareCursor(RecordCursor[ShareRecord]):
+    """Delivers records of one range to one task until `deliver_before`."""
+
+    __slots__ = ("caller", "deliver_before", "opened_at", "undelivered")
+
+    def __init__(self, undelivered: UndeliveredRecords, caller: object, opened_at: float) -> None:
+        super().__init__([*undelivered.records])
+        self.undelivered = undelivered
+        self.caller = caller
+        self.opened_at = opened_at
+        offsets = undelivered.range()
+        locks = undelivered.held.lock.expiries(offsets.start, offsets.stop - 1)
+        self.deliver_before = min(expires_at for _, _, expires_at in locks) - DELIVERY_MARGIN_S
 
 
 class ShareDelivery:
@@ -80,49 +98,70 @@ class ShareDelivery:
         clock: The clock.
         implicit: Accept delivered records when the task that received them calls again.
         renewal_limit_s: Time after the delivery in which locks are renewed.
+        prefetch_below: Number of buffered records below which more are acquired ahead.
 
     Attributes:
-        buffered_count: Number of records that are not delivered yet.
-        delivered_count: Number of records delivered so far.
+        cursor: Delivers records one by one; None if the next call must check for errors first.
     """
 
-    def __init__(self, clock: Clock, *, implicit: bool, renewal_limit_s: float) -> None:
-        self.buffered_count = 0
-        self.delivered_count = 0
+    def __init__(
+        self, clock: Clock, *, implicit: bool, renewal_limit_s: float, prefetch_below: int = 0
+    ) -> None:
+        self.cursor: ShareCursor | None = None
+        self.prefetch_below = prefetch_below
         self._clock = clock
         self._implicit = implicit
         self._renewal_limit_s = renewal_limit_s
         self._buffered: deque[UndeliveredRecords] = deque()
+        self._queued = 0
+        self._delivered_count = 0
         self._delivered: dict[object, list[DeliveredRecords]] = {}
 
     # --- buffer ---
 
-    def add(self, held: HeldRecords, delivery_count: int, records: Records) -> None:
+    @property
+    def buffered_count(self) -> int:
+        """Number of records that are not delivered yet."""
+        cursor = self.cursor
+        left = 0 if cursor is None else len(cursor.records) - cursor.delivered_count
+        return self._queued + left
+
+    @property
+    def delivered_count(self) -> int:
+        """Number of records delivered so far."""
+        self._note_cursor()
+        return self._delivered_count
+
+    def add(self, records: ShareRecords, held: HeldRecords) -> None:
         """Append records that were acquired."""
-        self._buffered.append(UndeliveredRecords(held, delivery_count, records))
-        self.buffered_count += len(records)
+        self._buffered.append(UndeliveredRecords(records, held))
+        self._queued += len(records)
 
     def release_all_but(self, partitions: Collection[TopicIdPartition]) -> None:
         """Release the records of other partitions that are not delivered."""
-        kept: deque[UndeliveredRecords] = deque()
-        for chunk in self._buffered:
+        self.stop()
+        for _ in range(len(self._buffered)):
+            chunk = self._buffered.popleft()
             if chunk.held.partition in partitions:
-                kept.append(chunk)
+                self._buffered.append(chunk)
             else:
-                self.buffered_count -= chunk.release()
-        self._buffered = kept
+                self._queued -= len(chunk.records)
+                chunk.held.acknowledge_undecided(chunk.range(), AcknowledgeType.RELEASE)
 
     def clear(self) -> None:
         """Drop the records that are not delivered, and accept those that tasks have processed.
 
         Closing the sessions releases all others.
         """
+        self.stop()
         self._buffered.clear()
-        self.buffered_count = 0
+        self._queued = 0
         self._accept_processed()
 
-    def _next(self, now: float, only: TopicPartition | None = None) -> ShareRecord | None:
-        """Return the next record that is held for long enough to be acknowledged.
+    def _take(
+        self, limit: int, now: float, only: TopicPartition | None = None
+    ) -> UndeliveredRecords | None:
+        """Return the next records that are held for long enough to be acknowledged.
 
         Others are dropped: the broker delivers them again, to any member. With `only`, None is
         returned at the first record of another partition.
@@ -131,92 +170,141 @@ class ShareDelivery:
             chunk = self._buffered[0]
             if only is not None and chunk.records.topic_partition != only:
                 return None
-            record = chunk.next()
-            if record is None:
-                self._buffered.popleft()
-                continue
-            self.buffered_count -= 1
-            lock, offset = chunk.held.lock, record.offset
-            expires_at = lock.expires_at(offset)
-            if expires_at - DELIVERY_MARGIN_S > now and chunk.held.locks.get(offset) is lock:
-                return record
+            records, held = self._buffered.popleft()
+            self._queued -= len(records)
+            if len(records) > limit:
+                self._put_back(records[limit:], held)
+                records = records[:limit]
+            offsets = offset_range(records)
+            ranges = held.held_after(offsets.start, offsets.stop - 1, now + DELIVERY_MARGIN_S)
+            parts = [part for begin, end in ranges if (part := records.between(begin, end))]
+            for part in reversed(parts[1:]):
+                self._put_back(part, held)
+            if parts:
+                return UndeliveredRecords(parts[0], held)
         return None
+
+    def _put_back(self, records: ShareRecords, held: HeldRecords) -> None:
+        if records:
+            self._buffered.appendleft(UndeliveredRecords(records, held))
+            self._queued += len(records)
 
     # --- delivery ---
 
-    def next_record(self, caller: object) -> ShareRecord | None:
-        """Return the next record to the same task as before, which has processed the last one.
+    def next_record(self, owner: object, caller: object) -> ShareRecord | None:
+        """Return the next record, and open a cursor for those after it.
 
-        The records before it are acknowledged now or with the next ones.
+        A cursor ends where more records are to be acquired.
+
+        Args:
+            owner: The iterator that may take records from the cursor.
+            caller: The task that will process the records.
         """
+        self.stop()
         now = self._clock.now()
-        delivered = self._delivered.get(caller)
-        if delivered:
-            for part in reversed(delivered):
-                if part.processed == len(part.offsets):
-                    break  # those before are processed too
-                part.processed = len(part.offsets)
-            if now - delivered[0].delivered_at >= ACKNOWLEDGE_DELAY_S or not self.buffered_count:
-                self.mark_processed(caller)
-        record = self._next(now)
-        if record is not None:
-            self._note_delivered(caller, record, now)
-        return record
+        until_prefetch = self._queued - self.prefetch_below + 1
+        limit = min(CURSOR_RECORDS, until_prefetch if until_prefetch > 0 else CURSOR_RECORDS)
+        chunk = self._take(limit, now)
+        if chunk is None:
+            return None
+        self.cursor = ShareCursor(chunk, caller, now)
+        self.cursor.owner = owner
+        return self.cursor.next()
 
     def take(
         self, caller: object, max_records: int, *, single_partition: bool = False
-    ) -> dict[TopicPartition, list[ShareRecord]]:
+    ) -> dict[TopicPartition, ShareRecords]:
         """Return up to `max_records` records, by partition."""
-        taken: dict[TopicPartition, list[ShareRecord]] = {}
+        self.stop()
+        taken: dict[TopicPartition, list[ShareRecords]] = {}
         now = self._clock.now()
         only: TopicPartition | None = None
         while max_records:
-            record = self._next(now, only)
-            if record is None:
+            chunk = self._take(max_records, now, only)
+            if chunk is None:
                 break
-            max_records -= 1
-            tp = record.topic_partition
-            taken.setdefault(tp, []).append(record)
+            records, held = chunk
+            max_records -= len(records)
+            taken.setdefault(records.topic_partition, []).append(records)
             if single_partition:
-                only = tp
-            self._note_delivered(caller, record, now)
-        return taken
+                only = records.topic_partition
+            self._delivered_count += len(records)
+            self._note_delivered(caller, held, offset_range(records), now)
+        return {
+            tp: parts[0] if len(parts) == 1 else _concatenate(parts) for tp, parts in taken.items()
+        }
 
-    def _note_delivered(self, caller: object, record: ShareRecord, now: float) -> None:
-        self.delivered_count += 1
+    def stop(self) -> None:
+        """Close the current cursor, so that the next call checks for errors."""
+        self._note_cursor()
+        cursor, self.cursor = self.cursor, None
+        if cursor is not None:
+            cursor.close()
+            records, held = cursor.undelivered
+            self._put_back(records[cursor.delivered_count :], held)
+
+    def _note_cursor(self) -> None:
+        """Note which records the cursor has delivered. All but the last are processed."""
+        cursor = self.cursor
+        if cursor is None or not (count := cursor.take_delivered_count()):
+            return
+        self._delivered_count += count
+        stop = cursor.delivered_count
+        for before in self._delivered.get(cursor.caller, ()):
+            before.processed = before.last + 1
+        first, last = cursor.records[stop - count].offset, cursor.records[stop - 1].offset
+        offsets = range(first, last + 1)
+        self._note_delivered(
+            cursor.caller, cursor.undelivered.held, offsets, cursor.opened_at, processed=last
+        )
+
+    def _note_delivered(
+        self,
+        caller: object,
+        held: HeldRecords,
+        offsets: range,
+        delivered_at: float,
+        processed: int | None = None,
+    ) -> None:
+        if not self._tracks:
+            return
         if not self._implicit:
-            if not self._renewal_limit_s:
-                return
             caller = None  # any task may acknowledge
+        first, last = offsets.start, offsets.stop - 1
         delivered = self._delivered.setdefault(caller, [])
-        if not delivered or delivered[-1].held is not record._held:
-            delivered.append(DeliveredRecords(record._held, now))
-        delivered[-1].offsets.append(record.offset)
+        if delivered and delivered[-1].held is held and delivered[-1].last == first - 1:
+            delivered[-1].last = last
+        else:
+            delivered.append(DeliveredRecords(held, delivered_at, first, last, first))
+        if processed is not None:
+            delivered[-1].processed = processed
 
     # --- delivered records ---
 
     @property
+    def _tracks(self) -> bool:
+        return self._implicit or self._renewal_limit_s > 0
+
+    @property
     def has_delivered(self) -> bool:
         """True if `maintain` has something to do."""
-        return bool(self._delivered)
+        return bool(self._delivered) or (self._tracks and self.cursor is not None)
 
     def mark_processed(self, caller: object) -> None:
         """Accept the records delivered to `caller`, because it calls again."""
+        self._note_cursor()
         if self._implicit:
             for delivered in self._delivered.pop(caller, ()):
-                delivered.acknowledge(delivered.offsets, AcknowledgeType.ACCEPT)
+                delivered.accept()
 
     def _accept_processed(self) -> None:
         """Accept the records that each task has processed, and keep the others."""
         if not self._implicit:
             return
-        for caller, parts in list(self._delivered.items()):
+        for caller, parts in [*self._delivered.items()]:
             for delivered in parts:
-                processed = delivered.processed
-                delivered.acknowledge(delivered.offsets[:processed], AcknowledgeType.ACCEPT)
-                del delivered.offsets[:processed]
-                delivered.processed = 0
-            parts[:] = [delivered for delivered in parts if delivered.offsets]
+                delivered.accept_processed()
+            parts[:] = [delivered for delivered in parts if delivered.first <= delivered.last]
             if not parts:
                 del self._delivered[caller]
 
@@ -225,29 +313,31 @@ class ShareDelivery:
 
         A task has ended if it returned, failed or was cancelled.
         """
+        self._note_cursor()
         self._accept_processed()
         if self._implicit:
             for caller in [task for task in self._delivered if is_task_done(task)]:
                 for delivered in self._delivered.pop(caller):
-                    delivered.acknowledge(delivered.offsets, AcknowledgeType.RELEASE)
+                    delivered.release()
         if self._renewal_limit_s:
             self._renew(self._clock.now())
 
     def _renew(self, now: float) -> None:
         """Renew the locks of delivered records that have passed half of their time."""
-        for caller, lists in list(self._delivered.items()):
-            for delivered in lists:
-                held = delivered.held
-                undecided = [offset for offset in delivered.offsets if held.is_undecided(offset)]
-                if not self._implicit:
-                    delivered.offsets = undecided
+        for caller, parts in [*self._delivered.items()]:
+            kept = []
+            for delivered in parts:
+                undecided = delivered.held.undecided(delivered.first, delivered.last)
+                if undecided or self._implicit:
+                    kept.append(delivered)
                 if now - delivered.delivered_at < self._renewal_limit_s:
-                    due = now + held.lock.duration_s / 2
-                    renewed = [
-                        offset for offset in undecided if held.lock.expires_at(offset) <= due
-                    ]
-                    delivered.acknowledge(renewed, AcknowledgeType.RENEW)
-            if not self._implicit:
-                self._delivered[caller] = [part for part in lists if part.offsets]
-                if not self._delivered[caller]:
-                    del self._delivered[caller]
+                    delivered.renew(undecided, now + delivered.held.lock.duration_s / 2)
+            self._delivered[caller] = kept
+            if not kept:
+                del self._delivered[caller]
+
+
+def _concatenate(parts: list[ShareRecords]) -> ShareRecords:
+    segments = [segment for records in parts for segment in records.segments]
+    last = parts[-1]
+    return ShareRecords(*last.topic_partition, segments, last.next_offset, last.leader_epoch)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from aiokafkawire.runtime import NEVER, current_task
+from aiokafkawire.consumer.record_cursor import RecordCursor
+from aiokafkawire.runtime import NEVER
 
 from .record import ShareRecord
+from .records import ShareRecords
 
 if TYPE_CHECKING:
     from .consumer import ShareConsumer
 
 __all__ = ("ShareBatchIterator", "ShareRecordIterator")
-
-RECORDS_PER_CHECKPOINT = 256
-"""Records that an iteration returns before other tasks run."""
 
 
 class ShareRecordIterator:
@@ -22,23 +21,27 @@ class ShareRecordIterator:
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer
-        self._since_checkpoint = 0
+        self._record_poll = consumer._running.member.record_poll
+        self._cursor: RecordCursor[ShareRecord] = RecordCursor(())
+        self._deliver_before = 0.0
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ShareRecord:
         """Return the next record. Other tasks run at least every 256 records."""
-        session = self._consumer._running
-        if self._since_checkpoint < RECORDS_PER_CHECKPOINT:
-            record = session.next_buffered(current_task())
-            if record is not None:
-                self._since_checkpoint += 1
+        if self._record_poll() < self._deliver_before:
+            for record in self._cursor.ready:
                 return record
-        self._since_checkpoint = 0
-        await session.checkpoint()
-        next_record = await self._consumer._get_record(session, NEVER)
+        session = self._consumer._running
+        delivery = session.delivery
+        next_record = await self._consumer._poll(
+            session, lambda caller: delivery.next_record(self, caller), NEVER
+        )
         assert next_record is not None
+        cursor = delivery.cursor
+        if cursor is not None and cursor.owner is self:
+            self._cursor, self._deliver_before = cursor, cursor.deliver_before
         return next_record
 
 
@@ -51,10 +54,9 @@ class ShareBatchIterator:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[ShareRecord]:
+    async def __anext__(self) -> ShareRecords:
         """Return the next records of one partition."""
-        consumer = self._consumer
-        records_by_partition = await consumer._get_records(
-            consumer._running, consumer.config.max_poll_records, NEVER, single_partition=True
+        records_by_partition = await self._consumer._get_records(
+            self._consumer.config.max_poll_records, None, single_partition=True
         )
         return next(iter(records_by_partition.values()))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from .offset_ranges import OffsetRanges
+
 __all__ = ("AcquisitionLock",)
 
 
 class AcquisitionLock:
-    """The lock of the records that one fetch acquired. Times are those of the runtime's clock.
+    """The lock of the records that one fetch acquired in one partition.
 
-    A lock begins when the request was sent, which is before the broker's clock started it. So a
-    record that is locked here is locked at the broker.
+    Times are those of the runtime's clock. A lock begins when the request was sent, which is before
+    the broker's clock started it. So a record that is locked here is locked at the broker.
     """
 
     __slots__ = ("_expires_at", "_renewed", "duration_s")
@@ -17,16 +19,17 @@ class AcquisitionLock:
     def __init__(self, acquired_at: float, duration_s: float) -> None:
         self.duration_s = duration_s
         self._expires_at = acquired_at + duration_s
-        self._renewed: dict[int, float] | None = None
+        self._renewed: OffsetRanges[float] = OffsetRanges()
 
     def expires_at(self, offset: int) -> float:
         """Return when the lock of an offset expires."""
-        if self._renewed is None:
-            return self._expires_at
-        return self._renewed.get(offset, self._expires_at)
+        renewed_until = self._renewed.get(offset)
+        return self._expires_at if renewed_until is None else renewed_until
 
-    def renew(self, offset: int, expires_at: float) -> None:
-        """Note that the broker has restarted the lock of an offset."""
-        if self._renewed is None:
-            self._renewed = {}
-        self._renewed[offset] = expires_at
+    def expiries(self, first: int, last: int) -> list[tuple[int, int, float]]:
+        """Return (first offset, last offset, time of expiry) for all offsets between two."""
+        return self._renewed.filled(first, last, self._expires_at)
+
+    def renew(self, first: int, last: int, expires_at: float) -> None:
+        """Note that the broker has restarted the lock of the offsets from `first` to `last`."""
+        self._renewed.set(first, last, expires_at)

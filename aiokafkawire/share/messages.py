@@ -24,6 +24,7 @@ from aiokafkawire.wire.messages.share_fetch import (
 )
 
 from .acknowledgements import PartitionAcknowledgements
+from .locks import AcquisitionLock
 from .session_events import AcquiredOffsets, FetchedPartition, SendAcknowledge, SendFetch
 
 __all__ = (
@@ -136,7 +137,7 @@ def partition_error(
 
 
 def fetched_partition(
-    data: ShareFetchPartitionData, partition: TopicIdPartition, broker: str
+    data: ShareFetchPartitionData, partition: TopicIdPartition, broker: str, lock: AcquisitionLock
 ) -> FetchedPartition:
     """Return the results of one partition of a ShareFetch response.
 
@@ -152,6 +153,7 @@ def fetched_partition(
             next_offset, left = last + 1, left - (last - first + 1)
     return FetchedPartition(
         partition,
+        lock,
         partition_error(data.error_code, data.error_message, partition, "ShareFetch", broker),
         partition_error(
             data.acknowledge_error_code,

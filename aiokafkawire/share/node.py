@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import anyio
@@ -35,6 +35,7 @@ from .acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
 from .decoding import DecodedRecords, decode_acquired
 from .locks import AcquisitionLock
 from .messages import acknowledge_errors, acknowledge_request, fetch_topics, fetched_partition
+from .offset_ranges import OffsetRanges
 from .session import ShareSessionMachine
 from .session_states import SessionBusy, SessionEnding
 
@@ -70,11 +71,15 @@ class NodeOwner(Protocol):
         decoded: DecodedRecords,
         lock: AcquisitionLock,
     ) -> None:
-        """Records were acquired."""
+        """Records were acquired, under `lock`."""
         ...
 
     def on_fetched(self, node: ShareNode) -> None:
         """A fetch has ended; `on_records` was called for its records."""
+        ...
+
+    def on_session_lost(self, node: ShareNode) -> None:
+        """The session has ended, and its records are not held any more."""
         ...
 
     def on_acknowledged(
@@ -145,8 +150,8 @@ class ShareNode:
     def has_partitions(self) -> bool:
         return bool(self._session.context.partitions)
 
-    def locks(self, partition: TopicIdPartition) -> Mapping[int, AcquisitionLock]:
-        """Return the current locks of a partition by offset. They change with the session."""
+    def locks(self, partition: TopicIdPartition) -> OffsetRanges[AcquisitionLock]:
+        """Return the current locks of a partition. They change with the session."""
         return self._session.context.locks_of(partition)
 
     def is_held(
@@ -156,11 +161,13 @@ class ShareNode:
         now = self._runtime.clock.now()
         return self._session.context.is_held(partition, offset, lock, now)
 
-    def is_undecided(self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock) -> bool:
-        """Return whether a record is held and not acknowledged."""
-        return self.is_held(partition, offset, lock) and self._session.context.is_undecided(
-            partition, offset
-        )
+    def undecided(
+        self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock
+    ) -> list[tuple[int, int]]:
+        """Return the ranges of records between two offsets that are held and not acknowledged."""
+        context = self._session.context
+        context.remove_expired(self._runtime.clock.now())
+        return context.undecided(partition, first, last, lock)
 
     def acknowledge(
         self,
@@ -304,6 +311,7 @@ class ShareNode:
             case events.ReportPartitionError(partition, error):
                 self._owner.on_partition_error(partition, error)
             case events.ReplaceConnection():
+                self._owner.on_session_lost(self)
                 self._cluster.replace_connection(self.node_id, ConnectionKind.SHARE)
 
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
@@ -333,7 +341,7 @@ class ShareNode:
         response = await self._send(effect.request, message)
         if response is None:
             return
-        lock = AcquisitionLock(sent_at, self._lock_s(response.acquisition_lock_timeout_ms))
+        lock_s = self._lock_s(response.acquisition_lock_timeout_ms)
         state = self._session.state
         assert isinstance(state, SessionBusy)
         by_id = {
@@ -341,18 +349,19 @@ class ShareNode:
             for known in sorted(state.listed.union(effect.acknowledgements))
         }
         fetched: list[events.FetchedPartition] = []
-        decoded: list[tuple[TopicIdPartition, DecodedRecords]] = []
+        decoded: list[tuple[events.FetchedPartition, DecodedRecords]] = []
         for topic in response.responses:
             for data in topic.partitions:
                 partition = by_id.pop((topic.topic_id, data.partition_index), None)
                 if partition is None:
                     continue
                 self._follow_leader(partition, data, response)
-                part = fetched_partition(data, partition, str(self.node_id))
+                lock = AcquisitionLock(sent_at, lock_s)
+                part = fetched_partition(data, partition, str(self.node_id), lock)
                 fetched.append(part)
                 if part.acquired:
-                    decoded.append((partition, await self._decode(part, data)))
-        self._complete_fetch(effect, tuple(fetched), decoded, lock)
+                    decoded.append((part, await self._decode(part, data)))
+        self._complete_fetch(effect, tuple(fetched), decoded)
 
     async def _decode(
         self, part: events.FetchedPartition, data: ShareFetchPartitionData
@@ -371,12 +380,12 @@ class ShareNode:
         self,
         effect: events.SendFetch,
         fetched: tuple[events.FetchedPartition, ...],
-        decoded: list[tuple[TopicIdPartition, DecodedRecords]],
-        lock: AcquisitionLock,
+        decoded: list[tuple[events.FetchedPartition, DecodedRecords]],
     ) -> None:
         # The next fetch depends on the demand after these records.
-        self._apply(events.FetchResponded(effect.request, fetched, lock))
-        for partition, records in decoded:
+        self._apply(events.FetchResponded(effect.request, fetched))
+        for part, records in decoded:
+            partition, lock = part.partition, part.lock
             if records.gaps:
                 self.acknowledge(partition, records.gaps, GAP, lock)
             if records.missing:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
-from aiokafkawire.records import Record
+from aiokafkawire.records import AcquiredRecord
 
 from .acknowledgements import Acknowledgement, AcknowledgeType
 from .locks import AcquisitionLock
@@ -21,25 +22,46 @@ __all__ = ("HeldRecords", "ShareRecord")
 class HeldRecords:
     """Acquired records of one partition: the broker that leads it, and their lock.
 
-    `locks` are the current locks of the partition by offset. A record is held while its lock is
-    the one of its fetch.
+    A record is held while its current lock is the one of its fetch.
     """
 
-    __slots__ = ("lock", "locks", "node", "partition")
+    __slots__ = ("delivery_count", "lock", "locks", "node", "partition")
 
-    def __init__(self, node: ShareNode, partition: TopicIdPartition, lock: AcquisitionLock) -> None:
+    def __init__(
+        self,
+        node: ShareNode,
+        partition: TopicIdPartition,
+        lock: AcquisitionLock,
+        delivery_count: int,
+    ) -> None:
         self.node = node
         self.partition = partition
         self.lock = lock
+        self.delivery_count = delivery_count
         self.locks = node.locks(partition)
 
     def is_held(self, offset: int) -> bool:
         """Return whether a record is locked, and no acknowledgement of it was sent."""
         return self.node.is_held(self.partition, offset, self.lock)
 
-    def is_undecided(self, offset: int) -> bool:
-        """Return whether a record is held and not acknowledged."""
-        return self.node.is_undecided(self.partition, offset, self.lock)
+    def held_after(self, first: int, last: int, time: float) -> list[tuple[int, int]]:
+        """Return the ranges of records between two offsets whose locks expire after `time`."""
+        return [
+            (begin, end)
+            for start, stop, lock in self.locks.within(first, last)
+            if lock is self.lock
+            for begin, end, expires_at in lock.expiries(start, stop)
+            if expires_at > time
+        ]
+
+    def undecided(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of records between two offsets that are held and not acknowledged."""
+        return self.node.undecided(self.partition, first, last, self.lock)
+
+    def acknowledge_undecided(self, offsets: Sequence[int], type: AcknowledgeType) -> None:
+        """Acknowledge records, unless the application has done so."""
+        if offsets:
+            self.node.acknowledge(self.partition, offsets, type, self.lock, only_undecided=True)
 
     def acknowledge(self, offset: int, type: AcknowledgeType) -> Acknowledgement:
         """Acknowledge one record.
@@ -61,7 +83,7 @@ class HeldRecords:
         return Acknowledgement(pending, offset, self.node.flush)
 
 
-class ShareRecord(Record):
+class ShareRecord(AcquiredRecord):
     """A record of a share group. The broker locks it for this consumer until it is acknowledged.
 
     Acknowledge it with one of `accept`, `release` and `reject`, or use it as a context manager,
@@ -73,15 +95,16 @@ class ShareRecord(Record):
     The methods return at once, and the acknowledgement is sent together with others. Await the
     returned `Acknowledgement` to wait for the broker's response. They raise `AcknowledgementFailed`
     if the record is not held any more. Until an acknowledgement is sent, a later one replaces it.
-
-    Attributes:
-        delivery_count: Number of deliveries of the record, this one included.
     """
 
-    __slots__ = ("_held", "delivery_count")
+    __slots__ = ()
 
     _held: HeldRecords
-    delivery_count: int
+
+    @property
+    def delivery_count(self) -> int:
+        """Number of deliveries of the record, this one included."""
+        return self._held.delivery_count
 
     @property
     def lock_expires_at(self) -> float | None:
@@ -120,23 +143,5 @@ class ShareRecord(Record):
         traceback: TracebackType | None,
     ) -> None:
         """Accept the record, or release it after an exception, unless it is acknowledged."""
-        if self._held.is_undecided(self.offset):
+        if self._held.undecided(self.offset, self.offset):
             self.accept() if error is None else self.release()
-
-
-def make_share_record(record: Record, delivery_count: int, held: HeldRecords) -> ShareRecord:
-    """Return a record with its delivery count and lock."""
-    made = ShareRecord(
-        record.topic,
-        record.partition,
-        record.offset,
-        timestamp_ms=record.timestamp_ms,
-        timestamp_type=record.timestamp_type,
-        key=record.key,
-        value=record.value,
-        headers=record.headers,
-        leader_epoch=record.leader_epoch,
-    )
-    made.delivery_count = delivery_count
-    made._held = held
-    return made

@@ -202,7 +202,7 @@ def fetched(
         if part.error is not None:
             context.back_off(part.partition, now)
             effects.append(events.ReportPartitionError(part.partition, part.error))
-        context.acquire(part.partition, part.acquired, event.lock)
+        context.acquire(part)
     effects += _no_results(unconfirmed)
     return states.SessionIdle(states.next_epoch(state.epoch), state.listed), effects
 

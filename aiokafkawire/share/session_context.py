@@ -7,7 +7,8 @@ from aiokafkawire.runtime import NEVER
 
 from .acknowledgements import AcknowledgeType, PartitionAcknowledgements
 from .locks import AcquisitionLock
-from .session_events import AcquiredOffsets, RecordsAcknowledged
+from .offset_ranges import OffsetRanges, consecutive
+from .session_events import FetchedPartition, RecordsAcknowledged
 from .session_states import SentAcknowledgements
 
 __all__ = ("ACKNOWLEDGE_DELAY_S", "ShareSessionContext")
@@ -29,7 +30,7 @@ class ShareSessionContext:
         urgent: A call waits for acknowledgements.
         acknowledge_at: When `pending` must be sent.
         backing_off: Partitions that are not fetched until a time.
-        acquired: Lock of each record that is held, by partition and offset.
+        acquired: Locks of the records that are held, by partition.
         pending: Acknowledgements that are not sent yet.
         expiry_at: When the first lock in `acquired` may expire.
     """
@@ -41,7 +42,7 @@ class ShareSessionContext:
         self.urgent = False
         self.acknowledge_at = 0.0
         self.backing_off: dict[TopicIdPartition, float] = {}
-        self.acquired: dict[TopicIdPartition, dict[int, AcquisitionLock]] = {}
+        self.acquired: dict[TopicIdPartition, OffsetRanges[AcquisitionLock]] = {}
         self.pending: dict[TopicIdPartition, PartitionAcknowledgements] = {}
         self.expiry_at = NEVER
         self._last_request = 0
@@ -70,9 +71,9 @@ class ShareSessionContext:
     def holds_records(self) -> bool:
         return any(self.acquired.values())
 
-    def locks_of(self, partition: TopicIdPartition) -> dict[int, AcquisitionLock]:
-        """Return the locks of a partition. The dict stays the same when they change."""
-        return self.acquired.setdefault(partition, {})
+    def locks_of(self, partition: TopicIdPartition) -> OffsetRanges[AcquisitionLock]:
+        """Return the locks of a partition. The object stays the same when they change."""
+        return self.acquired.setdefault(partition, OffsetRanges())
 
     def release_all(self) -> None:
         """Hold nothing: the broker releases the records with the session."""
@@ -81,21 +82,15 @@ class ShareSessionContext:
         self.acquired.clear()
         self.expiry_at = NEVER
 
-    def acquire(
-        self,
-        partition: TopicIdPartition,
-        ranges: tuple[AcquiredOffsets, ...],
-        lock: AcquisitionLock,
-    ) -> None:
+    def acquire(self, fetched: FetchedPartition) -> None:
         """Hold records. A record that was held before has another lock now."""
-        held = self.locks_of(partition)
-        pending = self.pending.get(partition)
-        for acquired in ranges:
-            offsets = range(acquired.first, acquired.last + 1)
-            held.update(dict.fromkeys(offsets, lock))
-            self.expiry_at = min(self.expiry_at, lock.expires_at(acquired.first))
+        held, lock = self.locks_of(fetched.partition), fetched.lock
+        pending = self.pending.get(fetched.partition)
+        for first, last, _ in fetched.acquired:
+            held.set(first, last, lock)
+            self.expiry_at = min(self.expiry_at, lock.expires_at(first))
             if pending is not None:
-                pending.expire(offsets)
+                pending.expire(first, last)
 
     def remove_expired(self, now: float) -> None:
         """Hold no records whose locks have expired, and fail their acknowledgements."""
@@ -103,53 +98,66 @@ class ShareSessionContext:
             return
         self.expiry_at = NEVER
         for partition, locks in self.acquired.items():
-            expired: list[int] = []
-            for offset, lock in locks.items():
-                expires_at = lock.expires_at(offset)
-                if expires_at <= now:
-                    expired.append(offset)
-                else:
-                    self.expiry_at = min(self.expiry_at, expires_at)
-            for offset in expired:
-                del locks[offset]
-            if partition in self.pending:
-                self.pending[partition].expire(expired)
+            pending = self.pending.get(partition)
+            for begin, end, lock in locks:
+                for first, last, expires_at in lock.expiries(begin, end):
+                    if expires_at > now:
+                        self.expiry_at = min(self.expiry_at, expires_at)
+                        continue
+                    locks.remove(first, last)
+                    if pending is not None:
+                        pending.expire(first, last)
 
     def is_held(
         self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock | None, now: float
     ) -> bool:
         """Return whether a record is held under `lock`, or under any lock without one."""
-        held = self.acquired.get(partition, {}).get(offset)
+        locks = self.acquired.get(partition)
+        held = None if locks is None else locks.get(offset)
         if held is None or (lock is not None and held is not lock):
             return False
         return now < held.expires_at(offset)
 
     # --- acknowledgements ---
 
-    def is_undecided(self, partition: TopicIdPartition, offset: int) -> bool:
-        """Return whether a held record waits for its acknowledgement; a renewal is none."""
+    def undecided(
+        self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock | None
+    ) -> list[tuple[int, int]]:
+        """Return the ranges of records between two offsets that wait for an acknowledgement."""
         pending = self.pending.get(partition)
+        held = self._held(partition, first, last, lock)
         if pending is None:
-            return True
-        return pending.types.get(offset, AcknowledgeType.RENEW) == AcknowledgeType.RENEW
+            return held
+        return [found for begin, end in held for found in pending.undecided(begin, end)]
+
+    def _held(
+        self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock | None
+    ) -> list[tuple[int, int]]:
+        locks = self.acquired.get(partition)
+        if locks is None:
+            return []
+        return [
+            (begin, end)
+            for begin, end, found in locks.within(first, last)
+            if lock is None or found is lock
+        ]
 
     def acknowledge(self, event: RecordsAcknowledged, now: float) -> None:
         """Keep acknowledgements of held records for the next request."""
-        held, lock = self.acquired.get(event.partition, {}), event.lock
-        offsets = [
-            offset
-            for offset in event.offsets
-            if (found := held.get(offset)) is not None and (lock is None or found is lock)
+        partition, lock = event.partition, event.lock
+        find = self.undecided if event.only_undecided else self._held
+        ranges = [
+            found
+            for first, last in consecutive(event.offsets)
+            for found in find(partition, first, last, lock)
         ]
-        if event.only_undecided and event.partition in self.pending:
-            offsets = [offset for offset in offsets if self.is_undecided(event.partition, offset)]
-        if not offsets:
+        if not ranges:
             return
         if not self.pending:
             self.acknowledge_at = now + ACKNOWLEDGE_DELAY_S
-        if event.partition not in self.pending:
-            self.pending[event.partition] = PartitionAcknowledgements()
-        self.pending[event.partition].add(offsets, event.type)
+        pending = self.pending.setdefault(partition, PartitionAcknowledgements())
+        for first, last in ranges:
+            pending.types.set(first, last, event.type)
 
     def take_pending(self, now: float) -> SentAcknowledgements:
         """Return the acknowledgements to send. Their records are not held any more.
@@ -161,20 +169,21 @@ class ShareSessionContext:
         taken, self.pending = self.pending, {}
         self.urgent = False
         for partition, acknowledgements in taken.items():
-            held = self.acquired.get(partition, {})
-            for offset, kind in acknowledgements.types.items():
+            locks = self.locks_of(partition)
+            for first, last, kind in acknowledgements.types:
                 if kind != AcknowledgeType.RENEW:
-                    del held[offset]
+                    locks.remove(first, last)
         return taken
 
     def renew(
         self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements, until: float
     ) -> None:
         """Restart the locks of renewed records."""
-        held = self.acquired.get(partition, {})
-        for offset, kind in acknowledgements.types.items():
-            if kind == AcknowledgeType.RENEW and offset in held:
-                held[offset].renew(offset, until)
+        locks = self.locks_of(partition)
+        for first, last, kind in acknowledgements.types:
+            if kind == AcknowledgeType.RENEW:
+                for begin, end, lock in locks.within(first, last):
+                    lock.renew(begin, end, until)
 
     def lose_all(self) -> SentAcknowledgements:
         """Forget all held records; return the acknowledgements that were not sent."""

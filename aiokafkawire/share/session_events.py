@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiokafkawire.errors import AcknowledgementFailed, KafkaError
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
@@ -92,8 +93,7 @@ class SessionRequestCompleted(SessionEvent):
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class AcquiredOffsets:
+class AcquiredOffsets(NamedTuple):
     """Offsets from `first` to `last` that a fetch has acquired."""
 
     first: int
@@ -103,9 +103,10 @@ class AcquiredOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """A partition in a ShareFetch response."""
+    """A partition in a ShareFetch response. Its acquired records are held under `lock`."""
 
     partition: TopicIdPartition
+    lock: AcquisitionLock
     error: KafkaError | None = None
     acknowledge_error: KafkaError | None = None
     acquired: tuple[AcquiredOffsets, ...] = ()
@@ -113,11 +114,10 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponded(SessionRequestCompleted):
-    """A ShareFetch succeeded. Its acquired records are held under `lock`."""
+    """A ShareFetch succeeded."""
 
     request: int
     partitions: tuple[FetchedPartition, ...]
-    lock: AcquisitionLock
 
 
 @dataclass(frozen=True, slots=True)

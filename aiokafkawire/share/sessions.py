@@ -22,6 +22,7 @@ from .delivery import ShareDelivery
 from .locks import AcquisitionLock
 from .node import ShareNode
 from .record import HeldRecords
+from .records import ShareRecords
 
 __all__ = ("AcknowledgementCallback", "ShareSessions")
 
@@ -46,7 +47,6 @@ class ShareSessions:
 
     Attributes:
         member_id: Member id in the share group.
-        prefetch_below: Number of buffered records below which more are acquired ahead.
         on_acknowledgement: The application's callback.
     """
 
@@ -61,7 +61,6 @@ class ShareSessions:
         notifier: Notifier,
     ) -> None:
         self.member_id = ""
-        self.prefetch_below = config.max_poll_records // 2
         self.on_acknowledgement: AcknowledgementCallback | None = None
         self._cluster = cluster
         self._runtime = runtime
@@ -151,7 +150,9 @@ class ShareSessions:
         # Without a call, records are acquired ahead only while others are buffered: an application
         # that does not call would let their locks expire, and each delivery counts.
         buffered = self._delivery.buffered_count
-        wants = 0 < buffered < self.prefetch_below or (self._open_polls > 0 and not buffered)
+        wants = 0 < buffered < self._delivery.prefetch_below or (
+            self._open_polls > 0 and not buffered
+        )
         for node in self._nodes.values():
             node.set_demand(wants_records=wants)
 
@@ -163,13 +164,13 @@ class ShareSessions:
         lock: AcquisitionLock,
     ) -> None:
         """Buffer records that were acquired; release those of a partition not assigned any more."""
-        held = HeldRecords(node, partition, lock)
         for records, delivery_count in decoded.records:
-            self._delivery.add(held, delivery_count, records)
+            held = HeldRecords(node, partition, lock, delivery_count)
+            self._delivery.add(ShareRecords.hold(records, held), held)
         if partition not in self._assigned:
             self._delivery.release_all_but(self._assigned)
         if decoded.error is not None:
-            self._notifier.raise_in_next_call(decoded.error)
+            self.raise_in_next_call(decoded.error)
         self._notifier.notify_all()
 
     def on_fetched(self, node: ShareNode) -> None:
@@ -186,16 +187,32 @@ class ShareSessions:
         if isinstance(error, UnknownServerError):
             self._sender.log_server_error(partition, error)
         elif not error.retriable:
-            self._notifier.raise_in_next_call(error)
+            self.raise_in_next_call(error)
+
+    def raise_in_next_call(self, error: KafkaError) -> None:
+        """Raise an error in the application's next call."""
+        self._delivery.stop()
+        self._notifier.raise_in_next_call(error)
+
+    def on_session_lost(self, node: ShareNode) -> None:
+        """Deliver no more records of the session: they are not held any more."""
+        self._delivery.stop()
 
     def on_acknowledged(
         self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements
     ) -> None:
         """Pass results to the application's callback: those of the broker, and expired locks."""
-        offsets = [offset for offset, kind in acknowledgements.types.items() if kind != GAP]
-        for part in (offsets, acknowledgements.expired):
+        if self.on_acknowledgement is None:
+            return
+        offsets = [
+            offset
+            for first, last, kind in acknowledgements.types
+            if kind != GAP
+            for offset in range(first, last + 1)
+        ]
+        for part in (offsets, sorted(acknowledgements.expired)):
             if part:
-                self._call_back(partition, sorted(part), acknowledgements)
+                self._call_back(partition, part, acknowledgements)
 
     def _call_back(
         self,
@@ -207,8 +224,7 @@ class ShareSessions:
 
         All offsets have the same result.
         """
-        if self.on_acknowledgement is None:
-            return
+        assert self.on_acknowledgement is not None
         tp = partition.topic_partition
         try:
             self.on_acknowledgement(tp, offsets, acknowledgements.error_of(offsets[0]))
@@ -236,6 +252,7 @@ class ShareSessions:
 
     def abandon(self, reason: str) -> None:
         """Hold no record any more, because nothing is sent any more."""
+        self._delivery.stop()
         for node in self._nodes.values():
             node.abandon(reason)
 

@@ -8,10 +8,11 @@ import pytest
 from aiokafkawire.consumer import delivery as delivery_module
 from aiokafkawire.consumer.assignment import ConsumerAssignment, offsets_to_commit
 from aiokafkawire.consumer.delivery import RecordDelivery
-from aiokafkawire.consumer.fetch_buffer import CURSOR_RECORDS, FetchBuffer, RecordCursor
+from aiokafkawire.consumer.fetch_buffer import BufferCursor, FetchBuffer
 from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.consumer.partition_states import CorruptionFound, Fetching, Halted, Seek
+from aiokafkawire.consumer.record_cursor import CURSOR_RECORDS
 from aiokafkawire.errors import CorruptRecord, KafkaError
 from aiokafkawire.records import control_batch, decode_fetch, find_fetched_range
 from aiokafkawire.records.uncompressed_runs import BATCH_COST_BYTES
@@ -39,7 +40,7 @@ class Owned(ConsumerAssignment):
         self.notifier = Notifier(runtime.clock, Supervisor("test"))
         self.delivery = RecordDelivery(self, runtime, self.notifier, low_watermark_bytes)
 
-    def cursor(self, caller: object = "a") -> RecordCursor | None:
+    def cursor(self, caller: object = "a") -> BufferCursor | None:
         """Return the cursor that the next record has opened."""
         record = self.delivery.next_record(caller, caller)
         return None if record is None else self.delivery.cursor

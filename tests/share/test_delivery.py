@@ -12,9 +12,9 @@ from aiokafkawire.runtime import current_task
 from aiokafkawire.share.acknowledgements import AcknowledgeType
 from aiokafkawire.share.delivery import DELIVERY_MARGIN_S, ShareDelivery
 from aiokafkawire.share.locks import AcquisitionLock
+from aiokafkawire.share.offset_ranges import OffsetRanges
 from aiokafkawire.share.record import HeldRecords
-from aiokafkawire.share.session_context import ACKNOWLEDGE_DELAY_S
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.share.records import ShareRecords
 from tests.consumer.record_data import fetched, log
 
 ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
@@ -34,41 +34,62 @@ class Clock:
 class Node:
     """Notes acknowledgements, in place of `ShareNode`."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int, lock: AcquisitionLock) -> None:
         self.acknowledged: dict[int, int] = {}
-        self.held: dict[int, AcquisitionLock] = {}
+        self.held: OffsetRanges[AcquisitionLock] = OffsetRanges()
+        self.held.set(0, count - 1, lock)
 
-    def locks(self, partition: TopicIdPartition) -> dict[int, AcquisitionLock]:
+    def locks(self, partition: TopicIdPartition) -> OffsetRanges[AcquisitionLock]:
         return self.held
 
-    def is_undecided(self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock) -> bool:
-        return offset in self.held and self.acknowledged.get(offset, RENEW) == RENEW
+    def undecided(
+        self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock
+    ) -> list[tuple[int, int]]:
+        return [
+            (offset, offset)
+            for offset in range(first, last + 1)
+            if self.held.get(offset) is not None and self.acknowledged.get(offset, RENEW) == RENEW
+        ]
 
     def acknowledge(
-        self, partition: TopicIdPartition, offsets: list[int], type: int, lock: Any, **options: Any
+        self, partition: TopicIdPartition, offsets: range, type: int, lock: Any, **options: Any
     ) -> None:
         self.acknowledged.update(dict.fromkeys(offsets, type))
 
 
 def filled(count: int, **options: Any) -> tuple[ShareDelivery, Node, Clock]:
-    clock, node = Clock(), Node()
+    clock = Clock()
     options = {"implicit": True, "renewal_limit_s": 0.0} | options
     delivery = ShareDelivery(clock, **options)  # type: ignore[arg-type]
+    return delivery, add(delivery, ORDERS, count), clock
+
+
+def add(delivery: ShareDelivery, partition: TopicIdPartition, count: int) -> Node:
+    """Buffer records behind those that are there."""
     lock = AcquisitionLock(0.0, LOCK_S)
-    node.held.update(dict.fromkeys(range(count), lock))
-    held = HeldRecords(node, ORDERS, lock)  # type: ignore[arg-type]
-    delivery.add(held, 1, fetched(log(count)).take(count))
-    return delivery, node, clock
+    node = Node(count, lock)
+    held = HeldRecords(node, partition, lock, 1)  # type: ignore[arg-type]
+    records = fetched(log(count), tp=partition.topic_partition).take(count)
+    delivery.add(ShareRecords.hold(records, held), held)
+    return node
 
 
 def add_bills(delivery: ShareDelivery, count: int) -> Node:
-    """Buffer records of a second partition, behind those of the first."""
-    node = Node()
-    lock = AcquisitionLock(0.0, LOCK_S)
-    node.held.update(dict.fromkeys(range(count), lock))
-    held = HeldRecords(node, BILLS, lock)  # type: ignore[arg-type]
-    delivery.add(held, 1, fetched(log(count), tp=TopicPartition("bills", 0)).take(count))
-    return node
+    return add(delivery, BILLS, count)
+
+
+def iterated(delivery: ShareDelivery, caller: object, count: int) -> list[int]:
+    """Take records as an iteration does."""
+    records = []
+    for _ in range(count):
+        cursor = delivery.cursor
+        record = None if cursor is None or cursor.owner != caller else cursor.next()
+        if record is None:
+            delivery.mark_processed(caller)
+            record = delivery.next_record(caller, caller)
+        assert record is not None
+        records.append(record.offset)
+    return records
 
 
 def taken(delivery: ShareDelivery, caller: object, count: int) -> list[int]:
@@ -101,22 +122,50 @@ def test_a_call_accepts_the_records_of_its_task_alone() -> None:
     assert node.acknowledged == {0: ACCEPT, 1: ACCEPT}
 
 
-def test_an_iteration_accepts_all_records_but_the_last() -> None:
-    delivery, node, clock = filled(4)
-    for _ in range(3):
-        delivery.next_record("a")
+async def test_an_iteration_accepts_all_records_but_the_last() -> None:
+    delivery, node, _ = filled(4)
+    task = current_task()
+    assert iterated(delivery, task, 3) == [0, 1, 2]
+    assert (delivery.buffered_count, delivery.delivered_count) == (1, 3)
     assert node.acknowledged == {}
-    clock.time = ACKNOWLEDGE_DELAY_S
-    delivery.next_record("a")
+    delivery.maintain()
+    assert node.acknowledged == {0: ACCEPT, 1: ACCEPT}
+    assert iterated(delivery, task, 1) == [3]
+    delivery.maintain()
     assert node.acknowledged == dict.fromkeys(range(3), ACCEPT)
+
+
+def test_records_of_an_iteration_come_to_another_call() -> None:
+    delivery, node, _ = filled(6)
+    assert iterated(delivery, "a", 2) == [0, 1]
+    assert taken(delivery, "b", 3) == [2, 3, 4]
+    assert iterated(delivery, "a", 1) == [5]
+    assert node.acknowledged == {0: ACCEPT, 1: ACCEPT}
+    delivery.mark_processed("b")
+    assert node.acknowledged == dict.fromkeys(range(5), ACCEPT)
+
+
+def test_a_cursor_ends_where_more_records_are_acquired() -> None:
+    delivery, _, _ = filled(10, prefetch_below=5)
+    iterated(delivery, "a", 6)
+    assert delivery.cursor is not None
+    assert len(delivery.cursor.records) == 6
+    iterated(delivery, "a", 1)
+    assert len(delivery.cursor.records) == 4
+
+
+def test_a_cursor_ends_before_its_locks_expire() -> None:
+    delivery, _, _ = filled(2)
+    iterated(delivery, "a", 1)
+    assert delivery.cursor is not None
+    assert delivery.cursor.deliver_before == LOCK_S - DELIVERY_MARGIN_S
 
 
 async def test_the_records_of_an_ended_task_are_released_but_for_the_processed_ones() -> None:
     delivery, node, _ = filled(5)
 
     async def work() -> None:
-        for _ in range(3):
-            delivery.next_record(current_task())
+        iterated(delivery, current_task(), 3)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
@@ -144,7 +193,7 @@ async def test_the_next_call_of_an_iteration_has_processed_all_partitions() -> N
 
     async def work() -> None:
         delivery.take(current_task(), 3)
-        delivery.next_record(current_task())
+        iterated(delivery, current_task(), 1)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
@@ -156,11 +205,10 @@ async def test_the_next_call_of_an_iteration_has_processed_all_partitions() -> N
 async def test_processed_records_of_a_slow_task_are_accepted() -> None:
     """They do not wait for the record that the task still processes."""
     delivery, node, _ = filled(4)
-    for _ in range(3):
-        delivery.next_record(current_task())
+    iterated(delivery, current_task(), 3)
     delivery.maintain()
     assert node.acknowledged == {0: ACCEPT, 1: ACCEPT}
-    delivery.next_record(current_task())
+    iterated(delivery, current_task(), 1)
     delivery.maintain()
     assert node.acknowledged == dict.fromkeys(range(3), ACCEPT)
 
@@ -168,8 +216,8 @@ async def test_processed_records_of_a_slow_task_are_accepted() -> None:
 def test_closing_accepts_the_processed_records_of_all_tasks() -> None:
     """A body that raises, or another task that calls `stop`, has processed all but the last."""
     delivery, node, _ = filled(5)
-    for caller in ("a", "a", "b", "b"):
-        delivery.next_record(caller)
+    iterated(delivery, "a", 2)
+    iterated(delivery, "b", 2)
     delivery.clear()
     assert node.acknowledged == {0: ACCEPT, 2: ACCEPT}
     assert delivery.buffered_count == 0
@@ -195,7 +243,8 @@ def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
 
 def test_records_of_a_lost_session_are_not_delivered() -> None:
     delivery, node, _ = filled(3)
-    del node.held[0], node.held[2]
+    node.held.remove(0, 0)
+    node.held.remove(2, 2)
     assert taken(delivery, "a", 3) == [1]
 
 

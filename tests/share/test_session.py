@@ -25,6 +25,7 @@ BOTH = frozenset({O0, O1})
 REQUEST = 7
 ERROR = KafkaError("refused")
 LOCK_S = 30.0
+NO_LOCK = AcquisitionLock(0.0, 0.0)
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
 
 STATES: tuple[states.SessionState, ...] = (
@@ -42,7 +43,7 @@ EVENTS: tuple[events.SessionEvent, ...] = (
     events.FlushRequested(),
     events.SessionCloseRequested(),
     events.RequestDue(),
-    events.FetchResponded(REQUEST, (), AcquisitionLock(0.0, LOCK_S)),
+    events.FetchResponded(REQUEST, ()),
     events.AcknowledgeResponded(REQUEST, {}, LOCK_S),
     events.RequestFailed(REQUEST, ERROR, 1.0),
 )
@@ -136,10 +137,12 @@ class Broker:
         )
 
     def respond(self, *fetched: events.FetchedPartition) -> AcquisitionLock:
-        """Complete a fetch, and return the lock of its records."""
-        lock = AcquisitionLock(self.now, LOCK_S)
-        self.handle(events.FetchResponded(self.request, tuple(fetched), lock))
-        return lock
+        """Complete a fetch, and return the lock of its last partition's records."""
+        parts = [
+            dataclasses.replace(part, lock=AcquisitionLock(self.now, LOCK_S)) for part in fetched
+        ]
+        self.handle(events.FetchResponded(self.request, tuple(parts)))
+        return parts[-1].lock if parts else NO_LOCK
 
     def confirm(self, **errors: Any) -> None:
         """Complete a ShareAcknowledge for all its partitions."""
@@ -159,7 +162,9 @@ class Broker:
 
 
 def acquired(first: int, last: int, partition: TopicIdPartition = O0) -> events.FetchedPartition:
-    return events.FetchedPartition(partition, acquired=(events.AcquiredOffsets(first, last, 1),))
+    return events.FetchedPartition(
+        partition, NO_LOCK, acquired=(events.AcquiredOffsets(first, last, 1),)
+    )
 
 
 def holding(first: int, last: int, **options: Any) -> tuple[Broker, AcquisitionLock]:
@@ -172,7 +177,10 @@ def holding(first: int, last: int, **options: Any) -> tuple[Broker, AcquisitionL
 
 def types(acknowledgements: states.SentAcknowledgements) -> dict[int, int]:
     return {
-        offset: kind for part in acknowledgements.values() for offset, kind in part.types.items()
+        offset: kind
+        for part in acknowledgements.values()
+        for first, last, kind in part.types
+        for offset in range(first, last + 1)
     }
 
 
@@ -227,7 +235,7 @@ def test_a_fetch_carries_acknowledgements() -> None:
     assert isinstance(fetch, events.SendFetch)
     assert types(fetch.acknowledgements) == {0: ACCEPT, 1: ACCEPT}
     assert fetch.holds_records
-    broker.respond(events.FetchedPartition(O0))
+    broker.respond(events.FetchedPartition(O0, NO_LOCK))
     assert [error for _, error in broker.results] == [None]
 
 
@@ -332,6 +340,20 @@ def test_renewals_go_by_themselves_and_restart_the_lock() -> None:
     assert not broker.session.context.is_held(O0, 1, lock, 40.0)
 
 
+def test_a_renewal_leaves_the_records_of_other_partitions() -> None:
+    broker = Broker()
+    broker.sent()
+    broker.session.context.wants_records = False
+    broker.respond(acquired(0, 0), acquired(0, 0, O1))
+    broker.now = 20.0
+    broker.acknowledge(RENEW, 0)
+    broker.sent()
+    broker.confirm()
+    context = broker.session.context
+    assert context.is_held(O0, 0, None, LOCK_S)
+    assert not context.is_held(O1, 0, None, LOCK_S)
+
+
 def test_a_refused_renewal_restarts_nothing() -> None:
     broker, lock = holding(0, 1)
     broker.acknowledge(RENEW, 0, lock=lock)
@@ -347,7 +369,7 @@ def test_one_error_fails_all_acknowledgements_of_its_partition() -> None:
     broker.sent()
     broker.confirm(error=ERROR)
     [(acknowledgements, error)] = broker.results
-    assert set(acknowledgements.types) == {0, 3}
+    assert acknowledgements.types.offsets() == [0, 3]
     assert error.__cause__ is ERROR
 
 
@@ -370,7 +392,7 @@ def test_a_lost_session_fails_sent_and_unsent_acknowledgements_and_holds_nothing
     broker.acknowledge(ACCEPT, 1, lock=lock)
     broker.handle(events.DemandChanged(wants_records=True))
     broker.handle(events.RequestFailed(broker.request, ERROR, 5.0))
-    assert [sorted(part.types) for part, _ in broker.results] == [[0], [1]]
+    assert [part.types.offsets() for part, _ in broker.results] == [[0], [1]]
     assert all(error is not None for _, error in broker.results)
     assert any(isinstance(effect, events.ReplaceConnection) for effect in broker.effects)
     assert broker.session.next_deadline() == 5.0
@@ -385,7 +407,7 @@ def test_a_lost_session_fails_sent_and_unsent_acknowledgements_and_holds_nothing
 def test_a_partition_with_an_error_is_fetched_again_after_a_backoff() -> None:
     broker = Broker()
     broker.sent()
-    broker.respond(events.FetchedPartition(O0, error=ERROR))
+    broker.respond(events.FetchedPartition(O0, NO_LOCK, error=ERROR))
     fetch = broker.sent()
     assert fetch.forgotten == {O0}
     broker.now = PARTITION_BACKOFF_S
@@ -396,7 +418,7 @@ def test_a_partition_with_an_error_is_fetched_again_after_a_backoff() -> None:
 def test_while_all_partitions_back_off_nothing_is_due() -> None:
     broker = Broker(frozenset({O0}))
     broker.sent()
-    broker.respond(events.FetchedPartition(O0, error=ERROR))
+    broker.respond(events.FetchedPartition(O0, NO_LOCK, error=ERROR))
     assert broker.session.next_deadline() == PARTITION_BACKOFF_S
     broker.session.state = states.NoSession()
     assert broker.session.next_deadline() == PARTITION_BACKOFF_S
@@ -473,7 +495,7 @@ def test_records_whose_locks_have_expired_are_not_held() -> None:
     assert broker.session.next_deadline() == LOCK_S
     broker.now = LOCK_S
     broker.handle(events.RequestDue())
-    assert broker.session.context.acquired == {O0: {1: lock}}
+    assert [*broker.session.context.acquired[O0]] == [(1, 1, lock)]
     assert broker.session.next_deadline() == 10.0 + LOCK_S
     broker.now = 10.0 + LOCK_S
     broker.handle(events.DemandChanged(wants_records=True))

@@ -38,7 +38,8 @@ def acknowledged(*offsets: int, expired: int = 0) -> PartitionAcknowledgements:
     """Return acknowledgements; the locks of the first `expired` ones have expired."""
     acknowledgements = PartitionAcknowledgements()
     acknowledgements.add(offsets, AcknowledgeType.ACCEPT)
-    acknowledgements.expire(offsets[:expired])
+    if expired:
+        acknowledgements.expire(offsets[0], offsets[expired - 1])
     return acknowledgements
 
 
