@@ -73,7 +73,13 @@ if TYPE_CHECKING:
         end_detached_transaction,
     )
     from aiokafkawire.records import Record, Records
-    from aiokafkawire.share import Acknowledgement, AcknowledgeType, ShareConsumer, ShareRecord
+    from aiokafkawire.share import (
+        Acknowledgement,
+        AcknowledgeType,
+        ShareConsumer,
+        ShareRecord,
+        ShareRecords,
+    )
     from aiokafkawire.types import (
         GroupMetadata,
         OffsetAndMetadata,
@@ -140,6 +146,7 @@ __all__ = (
     "RoundRobinAssignor",
     "ShareConsumer",
     "ShareRecord",
+    "ShareRecords",
     "StickyAssignor",
     "SubscriptionPattern",
     "TimestampType",
@@ -214,6 +221,7 @@ _DEFINED_IN = {
     "RoundRobinAssignor": "group",
     "ShareConsumer": "share",
     "ShareRecord": "share",
+    "ShareRecords": "share",
     "StickyAssignor": "group",
     "SubscriptionPattern": "consumer",
     "TimestampType": "types",

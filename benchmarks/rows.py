@@ -147,6 +147,22 @@ ROWS: Mapping[str, Row] = {
             (Aim(f"{OURS} async for", "cpu", 0.8, "aiokafka async for", 0.8 / 4.4),),
         ),
         Row(
+            "share",
+            "consume as a member of a share group, implicit mode",
+            True,
+            1_000_000,
+            (
+                _ours("share-getmany", "getmany"),
+                _ours("share-async-for", "async for"),
+                Actor("confluent-kafka", "share", "ShareConsumer"),
+                Actor("Java", "share"),
+            ),
+            (
+                Aim(f"{OURS} getmany", "cpu", beside="confluent-kafka ShareConsumer", ratio=0.5),
+                Aim(f"{OURS} async for", "cpu", beside="confluent-kafka ShareConsumer", ratio=0.5),
+            ),
+        ),
+        Row(
             "arrow",
             "consume to Arrow",
             True,

@@ -149,15 +149,12 @@ class Records(Sequence[Record]):
         first = bisect_right(self._ends, start)
         last = bisect_left(self._ends, stop)
         for number in range(first, last + 1):
-            segment = self._segments[number]
+            columns, begin, _, timestamp_type, leader_epoch, held = self._segments[number]
             before = self._ends[number - 1] if number else 0
-            parts.append(
-                segment._replace(
-                    # mutation: slice-of-batch-begins-too-early
-                    start=segment.start + max(start - before, 0),
-                    stop=segment.start + min(stop, self._ends[number]) - before,
-                )
-            )
+            # mutation: slice-of-batch-begins-too-early
+            first_index = begin + max(start - before, 0)
+            end = begin + min(stop, self._ends[number]) - before
+            parts.append(Segment(columns, first_index, end, timestamp_type, leader_epoch, held))
         # The next offset is that of the record after the slice, so that gaps are not read again.
         next_offset = self._offset_at(stop)
         if next_offset is None:

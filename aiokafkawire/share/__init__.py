@@ -5,5 +5,6 @@ from __future__ import annotations
 from .acknowledgements import Acknowledgement, AcknowledgeType
 from .consumer import ShareConsumer
 from .record import ShareRecord
+from .records import ShareRecords
 
-__all__ = ("AcknowledgeType", "Acknowledgement", "ShareConsumer", "ShareRecord")
+__all__ = ("AcknowledgeType", "Acknowledgement", "ShareConsumer", "ShareRecord", "ShareRecords")

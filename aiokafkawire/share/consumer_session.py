@@ -12,7 +12,6 @@ from aiokafkawire.group.membership.states import Assignment
 from aiokafkawire.group.share_member import ShareMember
 from aiokafkawire.group.topic_id_partition import Partitions
 from aiokafkawire.runtime import (
-    NEVER,
     AutoResetEvent,
     Runtime,
     Session,
@@ -65,6 +64,7 @@ class ShareConsumerSession(Session):
         self._supervisor = supervisor
         self._missing_topics = MissingTopics(config.default_api_timeout_ms / 1000)
         self._maintenance_due = AutoResetEvent()
+        self._maintaining = False
 
     # --- start and close ---
 
@@ -103,11 +103,15 @@ class ShareConsumerSession(Session):
         self.notifier.notify_all()
 
     async def _maintain(self) -> None:
-        while self._supervisor.is_running:
-            busy = self.delivery.has_delivered
-            now = self.runtime.clock.now()
-            await self._maintenance_due.wait(now + MAINTENANCE_INTERVAL_S if busy else NEVER)
-            self.delivery.maintain()
+        """Maintain delivered records at intervals, while there are some."""
+        while True:
+            self._maintaining = False
+            await self._maintenance_due.wait()
+            self._maintaining = True
+            while self._maintaining:
+                await self._maintenance_due.wait(self.runtime.clock.now() + MAINTENANCE_INTERVAL_S)
+                self.delivery.maintain()
+                self._maintaining = self.delivery.has_delivered
 
     # --- subscription ---
 
@@ -159,7 +163,7 @@ class ShareConsumerSession(Session):
         """Note that the call for records returns."""
         self.member.poll_finished()
         self.sessions.poll_finished()
-        if self.delivery.has_delivered:
+        if not self._maintaining and self.delivery.has_delivered:
             self._maintenance_due.set()
 
     def metrics(self) -> dict[str, int | float]:

@@ -16,7 +16,7 @@ __all__ = ("DecodedRecords", "decode_acquired")
 INLINE_BYTES = 256 * 1024
 """Largest batch that is decompressed on the event loop; larger ones go to a worker thread."""
 
-RECORDS_PER_STEP = 1_000
+RECORDS_PER_STEP = 4_000
 BYTES_PER_STEP = 2 * 1024 * 1024
 """Records and bytes that are decoded before other tasks may run."""
 

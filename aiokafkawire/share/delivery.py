@@ -177,6 +177,8 @@ class ShareDelivery:
                 records = records[:limit]
             offsets = offset_range(records)
             ranges = held.held_after(offsets.start, offsets.stop - 1, now + DELIVERY_MARGIN_S)
+            if ranges == [(offsets.start, offsets.stop - 1)]:
+                return UndeliveredRecords(records, held)
             parts = [part for begin, end in ranges if (part := records.between(begin, end))]
             for part in reversed(parts[1:]):
                 self._put_back(part, held)

@@ -28,6 +28,8 @@ class AcquisitionLock:
 
     def expiries(self, first: int, last: int) -> list[tuple[int, int, float]]:
         """Return (first offset, last offset, time of expiry) for all offsets between two."""
+        if not self._renewed:
+            return [(first, last, self._expires_at)]
         return self._renewed.filled(first, last, self._expires_at)
 
     def renew(self, first: int, last: int, expires_at: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
@@ -19,7 +20,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
-from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.error_codes import error_for
@@ -74,6 +75,10 @@ class NodeOwner(Protocol):
         """Records were acquired, under `lock`."""
         ...
 
+    def acquire_limit(self) -> int:
+        """Return how many records a fetch asks for."""
+        ...
+
     def on_fetched(self, node: ShareNode) -> None:
         """A fetch has ended; `on_records` was called for its records."""
         ...
@@ -102,7 +107,7 @@ class ShareNode:
         node_id: The broker.
         cluster: Sends requests, and gets new leaders.
         runtime: Clock and worker threads.
-        supervisor: Runs a task per request.
+        supervisor: Runs `run`.
         config: Options of the share consumer.
         member_id: Member id in the share group.
         sender: Sends requests, and backs off after failures.
@@ -130,7 +135,9 @@ class ShareNode:
         self._sender = sender
         self._owner = owner
         self._session = ShareSessionMachine()
+        self._request: Callable[[], Awaitable[None]] | None = None
         self._changed = AutoResetEvent()
+        self._wake_at = NEVER
         self._closed = anyio.Event()
         self._lock_ms = DEFAULT_LOCK_MS
 
@@ -208,7 +215,7 @@ class ShareNode:
         event = events.RecordsAcknowledged(partition, offsets, type, lock, only_undecided)
         self._session.handle(event, self._runtime.clock.now())
         pending = self._session.context.pending.get(partition)
-        self._changed.set()
+        self._reschedule()
         return pending
 
     def _supports_renewals(self) -> bool:
@@ -274,11 +281,25 @@ class ShareNode:
         return None
 
     async def run(self) -> None:
-        """Handle deadlines until the session is closed."""
+        """Handle deadlines and send requests until the session is closed."""
         while not self._session.is_closed:
-            await self._changed.wait(self._session.next_deadline())
+            if (send := self._request) is not None:
+                self._request, self._wake_at = None, 0.0
+                await send()
+                continue
+            self._wake_at = self._session.next_deadline()
+            await self._changed.wait(self._wake_at)
             self._apply(events.RequestDue())
         self._closed.set()
+
+    def _reschedule(self) -> None:
+        """Wake `run`, if it is to send a request, to end, or to wait for a shorter time."""
+        if (
+            self._request is not None
+            or self._session.next_deadline() < self._wake_at
+            or self._session.is_closed
+        ):
+            self._changed.set()
 
     def close(self) -> None:
         """Send all acknowledgements and close the session; `run` then ends."""
@@ -294,7 +315,7 @@ class ShareNode:
         """Handle an event, and send the request that is due then."""
         self._apply(event)
         self._apply(events.RequestDue())
-        self._changed.set()
+        self._reschedule()
 
     def _apply(self, event: events.SessionEvent) -> None:
         for effect in self._session.handle(event, self._runtime.clock.now()):
@@ -303,9 +324,9 @@ class ShareNode:
     def _perform(self, effect: events.SessionEffect) -> None:
         match effect:
             case events.SendFetch():
-                self._spawn(lambda: self._fetch(effect), "share-fetch")
+                self._request = partial(self._fetch, effect)
             case events.SendAcknowledge():
-                self._spawn(lambda: self._acknowledge(effect), "share-acknowledge")
+                self._request = partial(self._acknowledge, effect)
             case events.CompleteAcknowledgements(partition, acknowledgements, error):
                 self._complete(partition, acknowledgements, error)
             case events.ReportPartitionError(partition, error):
@@ -314,17 +335,13 @@ class ShareNode:
                 self._owner.on_session_lost(self)
                 self._cluster.replace_connection(self.node_id, ConnectionKind.SHARE)
 
-    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        if self._supervisor.is_running:
-            self._supervisor.spawn(work, name=f"{name}-{self.node_id}")
-
     # --- requests ---
 
     async def _fetch(self, effect: events.SendFetch) -> None:
         sent_at = self._runtime.clock.now()
         topics, forgotten = fetch_topics(effect)
         config = self._config
-        wait_ms = config.fetch_max_wait_ms
+        wait_ms, limit = config.fetch_max_wait_ms, self._owner.acquire_limit()
         message = ShareFetchRequest(
             group_id=config.group_id,
             member_id=self._member_id,
@@ -332,8 +349,8 @@ class ShareNode:
             max_wait_ms=min(wait_ms, HOLDING_WAIT_MS) if effect.holds_records else wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
-            max_records=config.max_poll_records,
-            batch_size=config.max_poll_records,
+            max_records=limit,
+            batch_size=limit,
             share_acquire_mode=config.share_acquire_mode == "record_limit",
             topics=topics,
             forgotten_topics_data=forgotten,

@@ -64,8 +64,10 @@ class OffsetRanges(Generic[T]):
 
     def set(self, first: int, last: int, value: T) -> None:
         """Set the value of all offsets from `first` to `last`."""
-        self.remove(first, last)
-        index = bisect_left(self._firsts, first)
+        index = len(self._firsts)
+        if index and first <= self._lasts[-1]:
+            self.remove(first, last)
+            index = bisect_left(self._firsts, first)
         if index and self._lasts[index - 1] == first - 1 and self._values[index - 1] == value:
             index -= 1
             first = self._firsts[index]

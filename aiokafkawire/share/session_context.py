@@ -125,37 +125,44 @@ class ShareSessionContext:
     ) -> list[tuple[int, int]]:
         """Return the ranges of records between two offsets that wait for an acknowledgement."""
         pending = self.pending.get(partition)
-        held = self._held(partition, first, last, lock)
-        if pending is None:
-            return held
-        return [found for begin, end in held for found in pending.undecided(begin, end)]
+        return self._held(partition, (first, last), lock, undecided_in=pending)
 
     def _held(
-        self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock | None
+        self,
+        partition: TopicIdPartition,
+        offsets: tuple[int, int],
+        lock: AcquisitionLock | None,
+        undecided_in: PartitionAcknowledgements | None,
     ) -> list[tuple[int, int]]:
+        """Return the held ranges between two offsets, without those acknowledged already."""
         locks = self.acquired.get(partition)
         if locks is None:
             return []
-        return [
+        held = [
             (begin, end)
-            for begin, end, found in locks.within(first, last)
+            for begin, end, found in locks.within(*offsets)
             if lock is None or found is lock
         ]
+        if undecided_in is None:
+            return held
+        return [found for begin, end in held for found in undecided_in.undecided(begin, end)]
 
     def acknowledge(self, event: RecordsAcknowledged, now: float) -> None:
         """Keep acknowledgements of held records for the next request."""
-        partition, lock = event.partition, event.lock
-        find = self.undecided if event.only_undecided else self._held
+        partition = event.partition
+        pending = self.pending.get(partition)
+        decided = pending if event.only_undecided else None
         ranges = [
             found
-            for first, last in consecutive(event.offsets)
-            for found in find(partition, first, last, lock)
+            for offsets in consecutive(event.offsets)
+            for found in self._held(partition, offsets, event.lock, decided)
         ]
         if not ranges:
             return
         if not self.pending:
             self.acknowledge_at = now + ACKNOWLEDGE_DELAY_S
-        pending = self.pending.setdefault(partition, PartitionAcknowledgements())
+        if pending is None:
+            pending = self.pending[partition] = PartitionAcknowledgements()
         for first, last in ranges:
             pending.types.set(first, last, event.type)
 

@@ -17,6 +17,7 @@ from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .acknowledgements import GAP, PartitionAcknowledgements
+from .acquire_limit import AcquireLimit
 from .decoding import DecodedRecords
 from .delivery import ShareDelivery
 from .locks import AcquisitionLock
@@ -73,6 +74,7 @@ class ShareSessions:
         )
         self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._nodes: dict[NodeId, ShareNode] = {}
+        self._limit: AcquireLimit | None = None
         self._turn = 0
         self._open_polls = 0
         self._is_closing = False
@@ -155,6 +157,20 @@ class ShareSessions:
         )
         for node in self._nodes.values():
             node.set_demand(wants_records=wants)
+
+    def acquire_limit(self) -> int:
+        """Return how many records a fetch asks for, and prefetch when half of them are left.
+
+        In the mode "record_limit" these are `max_poll_records`.
+        """
+        config, delivery, now = self._config, self._delivery, self._runtime.clock.now()
+        if config.share_acquire_mode == "record_limit":
+            return config.max_poll_records
+        if self._limit is None:
+            self._limit = AcquireLimit(config.max_poll_records, now)
+        limit = self._limit.update(delivery.delivered_count, now)
+        delivery.prefetch_below = limit // 2
+        return limit
 
     def on_records(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
@@ -48,6 +49,18 @@ def producer_options(setup: Setup, linger_ms: int) -> dict[str, Any]:
 def partitions(setup: Setup, topic_partition: Callable[[str, int], T]) -> list[T]:
     """Return all partitions of the topic in the client's type."""
     return [topic_partition(setup.topic, number) for number in range(PARTITIONS)]
+
+
+async def new_share_group(setup: Setup) -> str:
+    """Return the name of a share group that reads the topic from its start."""
+    # Imported here, so that other clients' processes have it only for this.
+    from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType  # noqa: PLC0415
+
+    name = uuid.uuid4().hex
+    group = ConfigResource(ConfigResourceType.GROUP, name)
+    async with Admin(bootstrap_servers=setup.bootstrap_servers) as admin:
+        await admin.incremental_alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    return name
 
 
 def bytes_of_records(records: Iterable[Any]) -> int:

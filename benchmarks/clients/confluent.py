@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -178,10 +178,35 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
         opened.close()
 
 
+@asynccontextmanager
+async def share_consumer(setup: Setup) -> AsyncIterator[Any]:
+    opened = confluent_kafka.ShareConsumer(
+        {
+            "bootstrap.servers": setup.bootstrap_servers,
+            "group.id": await common.new_share_group(setup),
+            "check.crcs": True,
+        }
+    )
+    opened.subscribe([setup.topic])
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+async def share_poll(consumer: Any, setup: Setup, count: int) -> int:
+    """Read batches; each is accepted with the next call."""
+    return read_lists(lambda left: consumer.poll(POLL_MS / 1000), count)
+
+
 async def in_lists(consumer: Any, setup: Setup, count: int) -> int:
+    return read_lists(lambda left: consumer.consume(min(MAX_RECORDS, left), POLL_MS / 1000), count)
+
+
+def read_lists(read: Callable[[int], Any], count: int) -> int:
     seen = size = 0
     while seen < count:
-        messages = consumer.consume(min(MAX_RECORDS, count - seen), POLL_MS / 1000)
+        messages = read(count - seen)
         if not messages:
             raise nothing_came(seen, count)
         for message in messages:
@@ -234,5 +259,6 @@ SIDES: Mapping[str, Side] = {
     "requests": working(requests, aio_producer),
     "consume": working(in_lists, consumer),
     "poll": working(one_by_one, consumer),
+    "share": working(share_poll, share_consumer),
     "arrow": working(to_arrow, consumer),
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import resource
 import subprocess
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from benchmarks.clients import common
 from benchmarks.load import (
     BATCH_BYTES,
     BUFFER_BYTES,
@@ -59,11 +61,29 @@ def consume(setup: Setup, count: int) -> tuple[float, float]:
         *("--bootstrap-server", setup.bootstrap_servers, "--topic", setup.topic),
         *("--num-records", str(count), "--fetch-size", str(FETCH_BYTES), "--hide-header"),
     )
-    fields = [field.strip() for field in output.strip().splitlines()[-1].split(",")]
-    if len(fields) != 10:
-        raise Incomplete(f"the tool printed no rate: {output}")
+    fields = printed(output, 10)
     messages, rate = float(fields[4]), float(fields[9])
     return messages, messages / rate
+
+
+def share(setup: Setup, count: int) -> tuple[float, float]:
+    """Return messages and the seconds of a member of a share group."""
+    output = _run(
+        "org.apache.kafka.tools.ShareConsumerPerformance",
+        *("--bootstrap-server", setup.bootstrap_servers, "--topic", setup.topic),
+        *("--group", asyncio.run(common.new_share_group(setup))),
+        *("--num-records", str(count), "--hide-header"),
+    )
+    fields = printed(output, 7)
+    messages, rate = float(fields[5]), float(fields[4])
+    return messages, messages / rate
+
+
+def printed(output: str, count: int) -> list[str]:
+    fields = [field.strip() for field in output.strip().splitlines()[-1].split(",")]
+    if len(fields) != count:
+        raise Incomplete(f"the tool printed no rate: {output}")
+    return fields
 
 
 @cache
@@ -105,4 +125,5 @@ def cpu_seconds() -> float:
 ACTIONS: Mapping[str, Callable[[Setup, int], tuple[float, float]]] = {
     "produce": produce,
     "consume": consume,
+    "share": share,
 }

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import aiokafkawire
-from aiokafkawire import Consumer, Producer, TopicPartition
+from aiokafkawire import Consumer, Producer, ShareConsumer, TopicPartition
 from aiokafkawire.errors import BufferFull
 from benchmarks.clients import common
 from benchmarks.load import (
@@ -122,6 +122,16 @@ async def to_arrow(consumer: Consumer, setup: Setup, count: int) -> int:
 
 
 @asynccontextmanager
+async def share_consumer(setup: Setup) -> AsyncIterator[ShareConsumer]:
+    async with ShareConsumer(
+        setup.topic,
+        bootstrap_servers=setup.bootstrap_servers,
+        group_id=await common.new_share_group(setup),
+    ) as opened:
+        yield opened
+
+
+@asynccontextmanager
 async def group_consumer(setup: Setup) -> AsyncIterator[Consumer]:
     async with Consumer(
         bootstrap_servers=setup.bootstrap_servers,
@@ -149,6 +159,8 @@ SIDES: Mapping[str, Side] = {
     "getmany": working(common.in_lists, consumer),
     "getmany-values": working(in_values, consumer),
     "async-for": working(common.one_by_one, consumer),
+    "share-getmany": working(common.in_lists, share_consumer),
+    "share-async-for": working(common.one_by_one, share_consumer),
     "commit": working(commit, group_consumer),
     "arrow": working(to_arrow, partial(consumer, max_records=ARROW_RECORDS)),
 }
