@@ -1,4 +1,4 @@
-"""How many records a ShareFetch asks for."""
+"""Limit of the records that a ShareFetch asks for."""
 
 from __future__ import annotations
 
