@@ -9,7 +9,7 @@ not make.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ from aiokafkawire.share import session_states as states
 from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType
 from aiokafkawire.share.locks import AcquisitionLock
 from aiokafkawire.share.node import HOLDING_WAIT_MS, ShareNode
-from aiokafkawire.share.session_events import AcquiredOffsets
+from aiokafkawire.share.session_events import AcquiredOffsets, FetchedPartition
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import Request
 from aiokafkawire.wire.json_converter import from_json, to_json
@@ -39,7 +39,7 @@ ALLOWED: Mapping[str, str] = {
     "order": "partitions are in the order of their numbers; others use that of a hash table",
     "ranges": "consecutive offsets are one batch; librdkafka sends a batch for each offset",
     "gaps": "offsets without a record, such as control records, are acknowledged with others",
-    "batch size": "batchSize is max_poll_records, as in Java",
+    "batch size": "batchSize is maxRecords, as in Java",
     "wait": "while records are held, a fetch waits shortly: acknowledgements wait behind it",
 }
 """Intended differences by name, with the reason."""
@@ -121,13 +121,15 @@ class RecordedBroker:
         self.now = 0.0
         self.sent: SentRequest | None = None
         self.is_running = True
+        self.max_records = 0
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.offload = RealRuntime().offload
 
     # --- the client ---
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
-        self._tasks.start_soon(work, name=name)
+    def start(self, send: Callable[[], Awaitable[None]] | None) -> None:
+        if send is not None:
+            self._tasks.start_soon(send)
 
     async def send(self, node: NodeId, message: Request[Any], *, min_version: int) -> Any:
         assert self.sent is None, "two requests are in flight"
@@ -149,7 +151,10 @@ class RecordedBroker:
 
     def on_records(self, *records: object) -> None: ...
 
-    on_fetched = on_acknowledged = on_partition_error = on_records
+    on_fetched = on_acknowledged = on_partition_error = on_session_lost = on_records
+
+    def acquire_limit(self) -> int:
+        return self.max_records
 
     # --- the recording ---
 
@@ -196,6 +201,7 @@ class ReplayedSession:
             self._follow(exchange)
             return
         self._act(exchange)
+        self._start()
         await anyio.wait_all_tasks_blocked()
         sent = self._broker.sent
         if sent is None:
@@ -206,6 +212,12 @@ class ReplayedSession:
         self._broker.now = exchange.answered_at
         kind: Any = ShareFetchResponse if exchange.api == FETCH else ShareAcknowledgeResponse
         await self._broker.answer(from_json(kind, exchange.version, exchange.response))
+        self._start()
+
+    def _start(self) -> None:
+        """Send the next request, as `ShareNode.run` does."""
+        send, self._node._request = self._node._request, None
+        self._broker.start(send)
 
     # --- the application ---
 
@@ -218,7 +230,7 @@ class ReplayedSession:
             self._options.fetch_max_wait_ms = request["maxWaitMs"]
             self._options.fetch_min_bytes = request["minBytes"]
             self._options.fetch_max_bytes = request["maxBytes"]
-            self._options.max_poll_records = request["maxRecords"]
+            self._broker.max_records = request["maxRecords"]
             limited = bool(request.get("shareAcquireMode"))
             self._options.share_acquire_mode = "record_limit" if limited else "batch_optimized"
             wanted.update(partition for partition, _ in exchange.partitions())
@@ -311,13 +323,13 @@ class ReplayedSession:
         )
         self._follow_acknowledgements(exchange)
         timeout_ms = exchange.response.get("acquisitionLockTimeoutMs") or 30_000
-        lock = AcquisitionLock(exchange.sent_at, timeout_ms / 1000)
         for partition, found in exchange.results():
+            lock = AcquisitionLock(exchange.sent_at, timeout_ms / 1000)
             ranges = tuple(
                 AcquiredOffsets(each["firstOffset"], each["lastOffset"], each["deliveryCount"])
                 for each in found.get("acquiredRecords", ())
             )
-            self._context.acquire(partition, ranges, lock)
+            self._context.acquire(FetchedPartition(partition, lock, acquired=ranges))
 
     def _follow_acknowledgements(self, exchange: Exchange) -> None:
         name = "acknowledgeErrorCode" if exchange.api == FETCH else "errorCode"
@@ -326,7 +338,7 @@ class ReplayedSession:
             if partition in done:
                 for offset, kind in enumerate(expanded(batch), batch["firstOffset"]):
                     if kind != AcknowledgeType.RENEW:
-                        self._context.locks_of(partition).pop(offset, None)
+                        self._context.locks_of(partition).remove(offset, offset)
 
     # --- the comparison ---
 
