@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from aiokafkawire import ShareConsumer, TopicPartition
 from aiokafkawire.errors import AcknowledgementFailed
-from aiokafkawire.share import AcknowledgeType, ShareRecord
+from aiokafkawire.share import AcknowledgeType, ShareRecord, ShareRecords
 from verify.invariants.events import Closed, Event, ShareDecided, ShareReceived, ShareReported
 from verify.invariants.recorder import Journal, error_name
 
@@ -90,8 +90,8 @@ class RecordedShareConsumer:
         )
         return record
 
-    async def getmany(self, *, timeout_ms: float) -> dict[TopicPartition, list[ShareRecord]]:
-        found: dict[TopicPartition, list[ShareRecord]] = await self._receive(
+    async def getmany(self, *, timeout_ms: float) -> dict[TopicPartition, ShareRecords]:
+        found: dict[TopicPartition, ShareRecords] = await self._receive(
             "getmany", timeout_ms / 1_000, lambda: self.inner.getmany(timeout_ms=timeout_ms)
         )
         return found
@@ -185,11 +185,11 @@ class RecordedShareConsumer:
         self._note(ShareReported, tp.topic, tp.partition, tuple(offsets), name)
 
 
-def _by_partition(found: Any) -> dict[TopicPartition, list[ShareRecord]]:
+def _by_partition(found: Any) -> Mapping[TopicPartition, Sequence[ShareRecord]]:
     """Return the records of any call by partition."""
     if isinstance(found, dict):
         return found
-    records = [] if found is None else found if isinstance(found, list) else [found]
+    records = [] if found is None else found if isinstance(found, Sequence) else [found]
     by_partition: dict[TopicPartition, list[ShareRecord]] = {}
     for record in records:
         by_partition.setdefault(record.topic_partition, []).append(record)
