@@ -54,6 +54,10 @@ class HeldRecords:
             if expires_at > time
         ]
 
+    def is_undecided(self, offset: int) -> bool:
+        """Return whether a record is held and not acknowledged."""
+        return bool(self.undecided(offset, offset))
+
     def undecided(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of records between two offsets that are held and not acknowledged."""
         return self.node.undecided(self.partition, first, last, self.lock)
@@ -143,5 +147,5 @@ class ShareRecord(AcquiredRecord):
         traceback: TracebackType | None,
     ) -> None:
         """Accept the record, or release it after an exception, unless it is acknowledged."""
-        if self._held.undecided(self.offset, self.offset):
+        if self._held.is_undecided(self.offset):
             self.accept() if error is None else self.release()
