@@ -136,7 +136,6 @@ class Channel:
         self,
         message: Request[Any] | EncodedRequest,
         version: int,
-        *,
         deadline: float,
         expect_response: bool = True,
     ) -> InFlightRequest:
@@ -160,19 +159,13 @@ class Channel:
         in_flight = self._in_flight
         number = in_flight.next_correlation_id
         buffers = encode_request(message, version, number, self._client_id)
-        request = InFlightRequest(
-            number,
-            deadline,
-            message.api_key,
-            version,
-            buffers,
-            match_response=message.match_response,
-            expects_response=expect_response,
-        )
+        request = InFlightRequest(number, deadline, message.api_key, version, buffers)
+        request.match_response = message.match_response
+        request.expects_response = expect_response
         # mutation: request-written-into-another
         can_write = expect_response and not self.stream.is_writing
         try:
-            if in_flight.submit(request, now, can_write=can_write):
+            if in_flight.submit(request, now, can_write):
                 request.buffers = NO_BUFFERS
                 self.stream.send(buffers, 1, request.size_bytes)
             else:
@@ -259,8 +252,8 @@ class Channel:
             message.api_key,
             version,
             [frame] if frame else encode_request(message, version, number, self._client_id),
-            match_response=bytes if frame else None,
         )
+        request.match_response = bytes if frame else None
         del frame
         in_flight.submit_ahead(request, now)
         self._write_now(now)

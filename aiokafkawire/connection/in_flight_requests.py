@@ -120,6 +120,8 @@ class InFlightRequest(Future[Any]):
         sent_at: When the request was written to the socket; infinity before.
         buffers: Its frame until it is written.
         size_bytes: Size of the frame.
+        match_response: Called with the frame of the response, if any.
+        expects_response: False for a request that the broker does not answer.
     """
 
     __slots__ = (
@@ -141,9 +143,6 @@ class InFlightRequest(Future[Any]):
         api_key: int,
         version: int,
         buffers: Sequence[Buffer],
-        *,
-        match_response: Callable[[memoryview], object] | None = None,
-        expects_response: bool = True,
     ) -> None:
         self._event = self._futures = self._done_callback = self.value = self.error = None
         self.done = False
@@ -154,8 +153,8 @@ class InFlightRequest(Future[Any]):
         self.api = _request_api(api_key, version)
         self.buffers = buffers
         self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        self.match_response = match_response
-        self.expects_response = expects_response
+        self.match_response: Callable[[memoryview], object] | None = None
+        self.expects_response = True
 
     @property
     def sent(self) -> bool:
@@ -245,7 +244,7 @@ class InFlightRequests:
         return math.inf if full else now
 
     def submit(
-        self, request: InFlightRequest, now: float, *, can_write: bool = True, ahead: bool = False
+        self, request: InFlightRequest, now: float, can_write: bool = True, *, ahead: bool = False
     ) -> bool:
         """Take a request with `next_correlation_id` to be written now, or queue it.
 
@@ -286,7 +285,7 @@ class InFlightRequests:
             taken = True
         number = request.correlation_id
         # mutation: correlation-ids-reused
-        self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
+        self.next_correlation_id = (number + 1) & MAX_CORRELATION_ID
         if len(self._deadlines) > STALE_HEAP_ENTRIES:
             self._prune_deadlines()
         heapq.heappush(self._deadlines, (request.deadline, number, request))

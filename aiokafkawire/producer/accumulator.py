@@ -134,8 +134,9 @@ class Accumulator:
                 self._wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
         return delivery
 
-    def append_alone(
+    def append_alone(  # noqa: PLR0917 - a record's parts in their usual order
         self,
+        topic: TopicQueues,
         queue: PartitionQueue,
         key: Buffer | None,
         value: Buffer | None,
@@ -156,10 +157,9 @@ class Accumulator:
             return None
         if size_bytes >= self.pool.max_body_bytes or not queue.can_send_immediately(now):
             return None
-        topic, partition = queue.topic_partition
-        queues = self.topics[topic]
         records = ClosedBatch.single_record(timestamp_ms, key, value, headers)
-        future = BatchFuture(topic, partition, self.unreported_failures, self.yield_budget)
+        partition = queue.topic_partition.partition
+        future = BatchFuture(topic.name, partition, self.unreported_failures, self.yield_budget)
         future.count = 1
         future.has_user_timestamp = has_user_timestamp
         order = queue.last_order = queue.last_order + 1
@@ -167,11 +167,11 @@ class Accumulator:
         batch = Batch(future, records, (order,), now, expires_at)
         batch.reserved_bytes = body_bytes = records.size_bytes - BATCH_OVERHEAD_BYTES
         self.pool.used_bytes += body_bytes
-        queues.last_used_at = self._drained_at[node] = now
+        topic.last_used_at = self._drained_at[node] = now
         self.incomplete[future] = None
         queue.mark_sent(batch)
-        if queues.sticky_queue is queue:
-            queues.update_sticky(body_bytes)
+        if topic.sticky_queue is queue:
+            topic.update_sticky(body_bytes)
         totals = self.totals
         totals.batches_sent += 1
         totals.batch_bytes_sent += records.size_bytes
@@ -253,19 +253,19 @@ class Accumulator:
             # mutation: failed-batches-keep-buffer-space
             self.pool.used_bytes -= batch.reserved_bytes
             outcome = future.value
-            assert outcome is not None
             if type(outcome) is BatchAppended:
                 self.totals.records_delivered += future.count
             elif isinstance(outcome, BatchFailed):
                 self.totals.records_failed += future.count
-                self._failure = self._failure or outcome
+                if self.config.transactional:
+                    self._failure = self._failure or outcome
             elif isinstance(outcome, BatchSplit):
                 self.totals.batches_split += 1
                 self.incomplete.update(dict.fromkeys(outcome.parts))
             self.any_completed = True
 
     def take_failure(self) -> BatchFailed | None:
-        """Return the first failure since the last call."""
+        """Return the first failure of a transactional producer since the last call."""
         failure, self._failure = self._failure, None
         return failure
 

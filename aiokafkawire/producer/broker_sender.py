@@ -11,21 +11,19 @@ on the wire, and until then a batch can move to another leader.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-from aiokafkawire.cluster import Cluster, MetadataSnapshot
-from aiokafkawire.config import ProducerConfig
+from aiokafkawire.cluster import MetadataSnapshot
 from aiokafkawire.connection import Backoff, Channel, ConnectionKind
 from aiokafkawire.connection.node_api_versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.logs import log_fields
-from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.attempt_result import AttemptResult, result_from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.batch_actions import BatchAction
 from aiokafkawire.producer.batch_future import BatchAppended, BatchSplit
+from aiokafkawire.producer.delivery import Delivery
+from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.produce_request import (
     FIRST_FLEXIBLE_PRODUCE,
     FIRST_WITH_FORMAT_2,
@@ -36,16 +34,17 @@ from aiokafkawire.producer.produce_request import (
     build_request,
     parse_response,
 )
-from aiokafkawire.producer.producer_id import ProducerIdManager
+from aiokafkawire.producer.sender_context import SenderContext
 from aiokafkawire.producer.topic_queues import TopicQueues
-from aiokafkawire.producer.transactions import TransactionManager, concurrent_transactions_backoff
+from aiokafkawire.producer.transactions import concurrent_transactions_backoff
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Future, Runtime, Supervisor, Timer
+from aiokafkawire.records.kernel import Buffer, Headers
+from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Future, Timer
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.produce import ProduceResponse
 
-__all__ = ("OFFLOAD_BYTES", "BrokerSender", "SenderContext")
+__all__ = ("OFFLOAD_BYTES", "BrokerSender")
 
 logger = logging.getLogger("aiokafkawire.producer")
 
@@ -57,26 +56,6 @@ _APPENDED = BatchAction.APPENDED
 
 FIRST_WITH_FIVE_DEDUP_BATCHES = 4
 """Before this version (Kafka 1.0), a broker deduplicates only against the last batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class SenderContext:
-    """The objects that all broker senders of a producer share.
-
-    Attributes:
-        fail: Fails the producer permanently.
-        perform: Performs what follows from a call of the accumulator.
-    """
-
-    config: ProducerConfig
-    runtime: Runtime
-    supervisor: Supervisor
-    cluster: Cluster
-    accumulator: Accumulator
-    transaction_manager: TransactionManager | None
-    producer_ids: ProducerIdManager
-    fail: Callable[[KafkaError], None]
-    perform: Callable[[], None]
 
 
 class BrokerSender:
@@ -103,10 +82,10 @@ class BrokerSender:
         self._concurrent_transactions_backoff = concurrent_transactions_backoff(self._backoff)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
-        self._acks = config.required_acks
+        self._expects_response = config.required_acks != 0
         self._params: ProduceParams = {
             # mutation: acks-one-instead-of-all
-            "acks": self._acks,
+            "acks": config.required_acks,
             "timeout_ms": config.request_timeout_ms,
             "transactional_id": config.transactional_id,
         }
@@ -263,8 +242,23 @@ class BrokerSender:
             self._submit(built, channel, self._now())
         return True
 
-    def idle_template(self, topic: TopicQueues, now: float) -> ProduceTemplate | None:
-        """Return the template for `send_alone`; None if a batch would have to wait."""
+    def send_alone(  # noqa: PLR0917 - a record's parts in their usual order
+        self,
+        topic: TopicQueues,
+        queue: PartitionQueue,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        timestamp_ms: int,
+        *,
+        has_user_timestamp: bool = False,
+        size_bytes: int,
+        now: float,
+    ) -> Delivery | None:
+        """Send a record as a batch of its own; return None, without any effect, if it must wait.
+
+        See `Accumulator.append` for the arguments.
+        """
         if self._in_flight or self._sending or self._stopping or self._request_error:
             return None
         try:
@@ -277,22 +271,28 @@ class BrokerSender:
             return None
         if version < FIRST_FLEXIBLE_PRODUCE:
             return None
-        return topic.templates.get(version) or self._make_template(topic, version)
-
-    def send_alone(self, batch: Batch, template: ProduceTemplate, now: float) -> None:
-        """Send a batch that was drained, if `idle_template` has just returned its template."""
-        assert self._channel is not None
-        self._submit(build_from_template(batch, template), self._channel, now)
+        batch = self._accumulator.append_alone(
+            topic,
+            queue,
+            key,
+            value,
+            headers,
+            timestamp_ms,
+            has_user_timestamp=has_user_timestamp,
+            size_bytes=size_bytes,
+            now=now,
+        )
+        if batch is None:
+            return None
+        template = topic.templates.get(version) or self._make_template(topic, version)
+        self._submit(build_from_template(batch, template), channel, now)
+        return Delivery(batch.future, 0, timestamp_ms)
 
     def _submit(self, built: BuiltRequest, channel: Channel, now: float) -> None:
         """Send a request whose batches were drained."""
+        message, deadline = built.encoded or built.request, now + self._request_timeout_s
         try:
-            request = channel.submit(
-                built.encoded or built.request,
-                built.version,
-                deadline=now + self._request_timeout_s,
-                expect_response=self._acks != 0,
-            )
+            request = channel.submit(message, built.version, deadline, self._expects_response)
         except KafkaError as error:
             self._fail_request(built, error)
             self._context.perform()
@@ -375,24 +375,24 @@ class BrokerSender:
         self._exclusive = False
         if self._response_received is not None:
             self._response_received.set()
-        if future.error is not None and isinstance(future.error, ClientClosed):
+        value, error = future.value, future.error
+        if error is not None and isinstance(error, ClientClosed):
             return
         transaction_manager = self._context.transaction_manager
         if transaction_manager is not None:
             transaction_manager.requests.hold()
         was_sending, self._sending = self._sending, True
         try:
-            if future.error is not None:
-                self._fail_request(built, future.error)
+            if error is not None:
+                self._fail_request(built, error)
             else:
                 self._failures = 0
-                if isinstance(future.value, AttemptResult):  # appended, by a template
+                if isinstance(value, AttemptResult):  # appended, by a template
                     now = self._now()
-                    batch, value = built.batches[0], future.value
-                    if not self._accumulator.handle_result(batch, value, now, now):
+                    if not self._accumulator.handle_result(built.batches[0], value, now, now):
                         self._on_late_response()
                 else:
-                    self._handle_response(built, broker, future.value)
+                    self._handle_response(built, broker, value)
             self._context.perform()
         finally:
             self._sending = was_sending

@@ -60,23 +60,25 @@ class Delivery(RecordHandle):
             KafkaError: The record failed; see `Delivery`.
         """
         future: BatchFuture = self.future
-        index = self.index
-        outcome = future.value
-        if type(outcome) is not BatchAppended:
-            future, index = self._after_splits()
-            outcome = future.value
-            if type(outcome) is not BatchAppended:
-                _raise_failure(future, index)
-        offset, append_time_ms = outcome.base_offset, outcome.log_append_time_ms
-        return _tuple(
-            RecordMetadata,
-            (
-                future.topic,
-                future.partition,
-                offset + index if offset >= 0 else -1,
-                append_time_ms if append_time_ms >= 0 else self.timestamp_ms,
-            ),
-        )
+        outcome: Any = future.value
+        try:
+            offset, append_time_ms = outcome.base_offset, outcome.log_append_time_ms
+        except AttributeError:  # It is not a `BatchAppended`.
+            pass
+        else:
+            return _tuple(
+                RecordMetadata,
+                (
+                    future.topic,
+                    future.partition,
+                    offset + self.index if offset >= 0 else -1,
+                    append_time_ms if append_time_ms >= 0 else self.timestamp_ms,
+                ),
+            )
+        future, index = self._after_splits()
+        if type(future.value) is not BatchAppended:
+            _raise_failure(future, index)
+        return Delivery(future, index, self.timestamp_ms).result()
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         current = future = self.future

@@ -16,7 +16,6 @@ from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import Runtime, get_loop_identity, running_on_trio
 from aiokafkawire.types import TopicPartition, no_partition_text, require_topic_name
 
@@ -84,7 +83,7 @@ class RecordAppender:
             return None
         builder = queue.builder
         if builder is None:
-            return self._begin_batch_fast(queue, value, key)
+            return self._begin_batch_fast(queues, queue, value, key)
         machine = self._machine
         # An open batch belongs to the open transaction.
         if machine is not None and type(machine.state) is not InTransaction:
@@ -92,13 +91,17 @@ class RecordAppender:
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery
 
-    def _begin_batch_fast(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
+    def _begin_batch_fast(
+        self, queues: TopicQueues, queue: PartitionQueue, value: Any, key: Any
+    ) -> Delivery | None:
         """Begin a batch with a record of `append_fast`, or send the record alone."""
         if queue.open is not None or type(value) is not bytes:
             return None
-        if key is not None and type(key) is not bytes:
-            return None
-        size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
+        size = RECORD_OVERHEAD_BYTES + len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                return None
+            size += len(key)
         accumulator = self._accumulator
         if (
             self._machine is not None
@@ -109,47 +112,17 @@ class RecordAppender:
         ):
             return None
         now_ms, now = self._wall_ns() // 1_000_000, self._now()
-        delivery = None
         if accumulator.sends_immediately:
-            delivery = self._send_alone(queue, key, value, (), now_ms, size_bytes=size, now=now)
-        if delivery is None:
-            delivery = accumulator.append(queue, key, value, (), now_ms, size_bytes=size, now=now)
-            self._sender.perform()
+            sender = self._broker_senders.get(queue.leader)  # type: ignore[arg-type]
+            if sender is not None:
+                alone = sender.send_alone(
+                    queues, queue, key, value, (), now_ms, size_bytes=size, now=now
+                )
+                if alone is not None:
+                    return alone
+        delivery = accumulator.append(queue, key, value, (), now_ms, size_bytes=size, now=now)
+        self._sender.perform()
         return delivery
-
-    def _send_alone(
-        self,
-        queue: PartitionQueue,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        timestamp_ms: int,
-        *,
-        has_user_timestamp: bool = False,
-        size_bytes: int,
-        now: float,
-    ) -> Delivery | None:
-        """Send a record as a batch of its own; return None if the broker cannot take it now."""
-        sender = self._broker_senders.get(queue.leader)  # type: ignore[arg-type]
-        if sender is None:
-            return None
-        template = sender.idle_template(self._topics[queue.topic_partition.topic], now)
-        if template is None:
-            return None
-        batch = self._accumulator.append_alone(
-            queue,
-            key,
-            value,
-            headers,
-            timestamp_ms,
-            has_user_timestamp=has_user_timestamp,
-            size_bytes=size_bytes,
-            now=now,
-        )
-        if batch is None:
-            return None
-        sender.send_alone(batch, template, now)
-        return Delivery(batch.future, 0, timestamp_ms)
 
     def append(
         self, record: RecordArgs, *, waited: bool = False, more_follow: bool = False
@@ -160,16 +133,14 @@ class RecordAppender:
             waited: The caller has waited for space, so it need not queue behind others.
             more_follow: The caller appends more records before it calls `Sender.perform`.
         """
-        if self._sender.failure is not None:
-            self._sender.raise_if_failed()
+        self._sender.raise_if_failed()
         accumulator, transaction_manager = self._accumulator, self._transaction_manager
         if transaction_manager is not None:
             transaction_manager.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         queues = self._topics.get(topic) or self._sender.reactivate_topic(topic)
-        if queues is None or not accumulator.pool.has_room(size):
-            return None
-        if not waited and self._buffer_waiters.has_waiters:
+        must_queue = not waited and self._buffer_waiters.has_waiters
+        if queues is None or must_queue or not accumulator.pool.has_room(size):
             return None
         queue = None  # of the sticky partition
         if partition is not None or key is not None or self._custom_partitioning:
@@ -184,8 +155,10 @@ class RecordAppender:
             chosen = chosen or accumulator.choose_sticky_queue(queues, self._rng, now)
             if transaction_manager is not None:
                 transaction_manager.add_partition(chosen.topic_partition)
-            if accumulator.sends_immediately and chosen.open is None and not more_follow:
-                delivery = self._send_alone(
+            sender = self._broker_senders.get(chosen.leader)  # type: ignore[arg-type]
+            if sender is not None and accumulator.sends_immediately and not more_follow:
+                delivery = sender.send_alone(
+                    queues,
                     chosen,
                     key,
                     value,

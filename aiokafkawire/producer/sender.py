@@ -12,9 +12,10 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.accumulator_config import AccumulatorConfig, QueueConfig
 from aiokafkawire.producer.batch_future import BatchFuture, BatchSplit
-from aiokafkawire.producer.broker_sender import BrokerSender, SenderContext
+from aiokafkawire.producer.broker_sender import BrokerSender
 from aiokafkawire.producer.buffer_waiters import BufferWaiters
 from aiokafkawire.producer.producer_id import ProducerIdManager
+from aiokafkawire.producer.sender_context import SenderContext
 from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager
@@ -160,9 +161,8 @@ class Sender:
             accumulator.any_completed = False
             if self.buffer_waiters.has_waiters:
                 self.buffer_waiters.space_freed()
-            failure = accumulator.take_failure()
             if self.transaction_manager is not None:
-                self.transaction_manager.on_batches_completed(failure)
+                self.transaction_manager.on_batches_completed(accumulator.take_failure())
         while accumulator.wakeups:
             wakeups, accumulator.wakeups = accumulator.wakeups, {}
             for node, at in wakeups.items():

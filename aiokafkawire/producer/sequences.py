@@ -331,14 +331,13 @@ class PartitionSequences:
 
     def assign(self, count: int) -> BatchSequence:
         """Assign sequence numbers to a batch of `count` records; only if `can_assign`."""
-        identity = self.producer_id_state.current
-        if identity is None:
-            raise ValueError("no producer id is assigned yet")
-        state = self.state
+        identity, state = self.producer_id_state.current, self.state
         if type(state) is Sequencing and state.identity is identity:  # the usual `_assign_next`
             base = state.next_sequence
             self.state = _tuple(Sequencing, (identity, (base + count) % SEQUENCE_MODULUS))
             return _tuple(BatchSequence, (identity, base))
+        if identity is None:
+            raise ValueError("no producer id is assigned yet")
         base = state.next_sequence if isinstance(state, Sequencing) else 0
         self._handle(SequenceAssigned(identity, count))
         return BatchSequence(identity, base)

@@ -37,14 +37,10 @@ def machine(max_in_flight: int = 5, max_idle_s: float = 540.0):
 def make(
     in_flight: InFlightRequests, deadline: float, expects_response: bool = True
 ) -> InFlightRequest:
-    return InFlightRequest(
-        in_flight.next_correlation_id,
-        deadline,
-        ApiKey.HEARTBEAT,
-        4,
-        [b"frame"],
-        expects_response=expects_response,
-    )
+    number = in_flight.next_correlation_id
+    request = InFlightRequest(number, deadline, ApiKey.HEARTBEAT, 4, [b"frame"])
+    request.expects_response = expects_response
+    return request
 
 
 def submit(in_flight: InFlightRequests, deadline: float, expects_response: bool) -> InFlightRequest:

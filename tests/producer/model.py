@@ -222,7 +222,15 @@ class Cluster:
             and queue.open is None
         ):
             batch = accumulator.append_alone(
-                queue, key, value, (), timestamp_ms, size_bytes=size_bytes, now=self.now, **options
+                self.topic,
+                queue,
+                key,
+                value,
+                (),
+                timestamp_ms,
+                size_bytes=size_bytes,
+                now=self.now,
+                **options,
             )
             if batch is not None:
                 self.send(node, [batch])

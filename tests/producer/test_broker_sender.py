@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -13,9 +14,8 @@ import pytest
 from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown
 from aiokafkawire.producer import Producer, broker_sender
-from aiokafkawire.producer.accumulator import TopicQueues
 from aiokafkawire.producer.broker_sender import BrokerSender
-from aiokafkawire.producer.produce_request import ProduceTemplate
+from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.testing import KafkaBroker
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
@@ -64,19 +64,19 @@ async def test_all_send_paths_write_the_same_requests(
 ):
     """The fast path, the queue with templates and the queue without: requests and metrics agree."""
     taken: list[bool] = []
-    idle_template = BrokerSender.idle_template
+    send_alone = BrokerSender.send_alone
 
-    def watched(self: BrokerSender, topic: TopicQueues, now: float) -> ProduceTemplate | None:
-        template = idle_template(self, topic, now)
-        taken.append(template is not None)
-        return template
+    def watched(self: BrokerSender, *record: Any, **options: Any) -> Delivery | None:
+        delivery = send_alone(self, *record, **options)
+        taken.append(delivery is not None)
+        return delivery
 
     said: list[object] = []
     for path in ("alone", "queue", "queue without templates"):
         if path == "alone":
-            monkeypatch.setattr(BrokerSender, "idle_template", watched)
+            monkeypatch.setattr(BrokerSender, "send_alone", watched)
         else:
-            monkeypatch.setattr(BrokerSender, "idle_template", lambda *_: None)
+            monkeypatch.setattr(BrokerSender, "send_alone", lambda *_, **__: None)
         if path == "queue without templates":
             monkeypatch.setattr(broker_sender, "FIRST_FLEXIBLE_PRODUCE", 99)
         before = len(broker.requests.of(ApiKey.PRODUCE))

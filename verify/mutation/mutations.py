@@ -63,7 +63,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "queued-request-times-out-before-deadline": ("corners", replace("{expression.args[1]}")),
     "request-written-into-another": ("producing", drop(-1)),
     "throttle-ignored": ("corners", drop(-1)),
-    "correlation-ids-reused": ("churn", replace("{expression.orelse} % 4")),
+    "correlation-ids-reused": ("churn", replace("{expression.left} % 4")),
     "silent-broker-never-times-out": ("producing", replace("False")),
     "cancelled-request-frees-its-slot": (
         "producing",
