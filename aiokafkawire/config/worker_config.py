@@ -57,6 +57,18 @@ class WorkerConfig(ClientConfig):
         meaning="Time that an attempt may run, or a write of a dead letter may fail, before"
         " `health` reports that the worker is not alive.",
     )
+    pause_after_failures: int | None = number_option(
+        None,
+        1,
+        meaning="Failed attempts in a row, of all handlers, after which no record starts for"
+        " `pause_ms`. None by default: no pause.",
+    )
+    pause_ms: int = number_option(
+        10_000,
+        1,
+        meaning="Pause after `pause_after_failures`. Then one record is tried; if it fails, the"
+        " next pause is twice as long, up to 16 times this one.",
+    )
     on_exhausted: Literal["dead_letter", "stop"] = choice_option(
         "dead_letter",
         "stop",
@@ -123,6 +135,8 @@ class WorkerOptions(ClientOptions, total=False):
     max_buffered_records: int
     max_buffered_bytes: int
     stall_timeout_ms: int
+    pause_after_failures: int | None
+    pause_ms: int
     on_exhausted: Literal["dead_letter", "stop"]
     dead_letter_topic: str | None
     dead_letter_headers: Literal["kafka", "spring", "connect", "streams"]

@@ -15,10 +15,11 @@ import anyio
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
+from aiokafkawire.worker.circuit_breaker import CircuitBreaker
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
-from aiokafkawire.worker.outcomes import DecodingFailed, FailedAt
+from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, FailedAt
 from aiokafkawire.worker.partition_work import UnwrittenCopy, WorkItem
 from aiokafkawire.worker.results import WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
@@ -77,6 +78,7 @@ class Executor:
         self.counters = Counters()
         self.results: WorkerResults | None = None
         self._scheduler = scheduler
+        self._breaker = scheduler.breaker
         self._writer = writer
         self._runtime = runtime
         self._free_threads = anyio.Semaphore(threads)
@@ -109,6 +111,8 @@ class Executor:
                     return
             else:
                 counters.processed += 1
+                if self._breaker is not None:
+                    self._on_success(self._breaker, item)
                 if self.results is not None:
                     self.results.processed += record_results(item, is_processed=True)
                 if not finish_record(item):
@@ -132,6 +136,8 @@ class Executor:
                 done, failure = 0, error
             if done:
                 self.counters.processed += done
+                if self._breaker is not None:
+                    self._on_success(self._breaker, item)
                 if self.results is not None:
                     self.results.processed += record_results(item, number=done, is_processed=True)
                 if not self._scheduler.finish_records(item, done):
@@ -234,6 +240,8 @@ class Executor:
         """
         clock = self._runtime.clock
         self.counters.failed += 1
+        if self._breaker is not None:
+            self._count_failure(self._breaker, item, error)
         item.attempts += 1
         item.error = error
         now_ms = clock.wall_ms()
@@ -267,6 +275,28 @@ class Executor:
                 raise HandlerFailed from error
             case RetryLater() | WriteDeadLetter():
                 return await self._write(item, decision)
+
+    def _on_success(self, breaker: CircuitBreaker, item: WorkItem) -> None:
+        if breaker.on_success(item):
+            logger.info("Handlers are no longer paused", extra=dict(self._fields))
+
+    def _count_failure(self, breaker: CircuitBreaker, item: WorkItem, error: BaseException) -> None:
+        if isinstance(error, DecodingFailed):
+            return  # the handler was not called
+        if isinstance(error, Drop | DeadLetter):
+            self._on_success(breaker, item)
+            return
+        now = self._runtime.clock.now()
+        if not breaker.on_failure(item, error, now):
+            return
+        with contextlib.suppress(Exception):  # the text of an exception may raise
+            logger.warning(
+                "Handlers are paused for %g s after %d failures in a row: %r",
+                breaker.due - now,
+                breaker.failures,
+                error,
+                extra=log_fields(self._fields, error=error),
+            )
 
     async def _write(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
         """Write a copy of the failed record; return whether the next record is to run now."""

@@ -118,6 +118,9 @@ class ExecutorPool:
                 self._item_ended.set()
                 raise
             self._item_ended.set()
+            if scheduler.breaker is not None:
+                scheduler.breaker.on_ended(item)
+                self.wake()  # a pause may be over
             self._check_due()
             if scheduler.may_resume(item):
                 self._resume()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from aiokafkawire.worker.circuit_breaker import BreakerState
 from aiokafkawire.worker.health_server import Page
 from aiokafkawire.worker.session import POLL_TIMEOUT_MS, WorkerSession
 
@@ -19,7 +20,8 @@ class WorkerHealth:
         is_alive: False if the worker makes no progress and should be restarted: an attempt runs, or
             writes of failed records fail, for longer than `stall_timeout_ms`, or the worker failed.
             An idle worker is alive.
-        is_ready: True from the first assignment until the worker stops.
+        is_ready: True from the first assignment until the worker stops, except while handlers are
+            paused (`pause_after_failures`).
         reasons: Why it is not alive or not ready.
         running: Records whose handler runs, or whose copy is being written.
         delayed: Records that wait for their next attempt.
@@ -60,6 +62,12 @@ def check_health(session: WorkerSession) -> WorkerHealth:
     unready: list[str] = []
     if not session.has_been_assigned:
         unready.append("no partitions were assigned yet")
+    breaker = session.scheduler.breaker
+    if breaker is not None and breaker.state is not BreakerState.CLOSED:
+        unready.append(
+            f"handlers are paused after {breaker.failures} failures in a row:"
+            f" {breaker.error!r:.200}"
+        )
     if session.ended.is_set():
         unready.append("the worker stops")
     return WorkerHealth(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.worker.circuit_breaker import BreakerState
 from aiokafkawire.worker.session import WorkerSession
 
 __all__ = ("collect_metrics", "worker_metrics")
@@ -25,6 +26,9 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
         "commit_failures_total": session.committer.failures,
         "assigned_partitions": len(scheduler.partitions),
         "paused_partitions": sum(work.is_paused for work in scheduler.partitions),
+        "handlers_paused": int(
+            scheduler.breaker is not None and scheduler.breaker.state is not BreakerState.CLOSED
+        ),
         "running_records": sum(len(work.running) for work in scheduler.partitions),
         "delayed_records": scheduler.delayed,
         "buffered_records": scheduler.unfinished,

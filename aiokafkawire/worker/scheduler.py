@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.partition_work import (
     RESUME_SHARE,
@@ -57,6 +58,7 @@ class Scheduler:
             partitions are paused. Those of retry topics have a budget of their own, so that records
             that wait there do not stop the others.
         retry_topics: Names of the retry topics.
+        breaker: Says whether records may start; None if they always may.
 
     Attributes:
         ready: Number of items that `take` returns at once.
@@ -64,7 +66,12 @@ class Scheduler:
     """
 
     def __init__(
-        self, *, max_records: int, max_bytes: int, retry_topics: Collection[str] = ()
+        self,
+        *,
+        max_records: int,
+        max_bytes: int,
+        retry_topics: Collection[str] = (),
+        breaker: CircuitBreaker | None = None,
     ) -> None:
         self._max_records = max_records
         self._budgets = Budget(max_bytes), Budget(max_bytes)
@@ -75,6 +82,7 @@ class Scheduler:
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._collected: list[tuple[float, int, CollectedBatch]] = []  # some are items already
         self._order = count()
+        self.breaker = breaker
         self.ready = 0
         self.lost = 0
 
@@ -203,7 +211,7 @@ class Scheduler:
         """Return the next item to run; partitions take turns. None if none is ready."""
         if self._delayed and self._delayed[0][0] <= now:
             self.release_due(now)
-        if not self._turns:
+        if not self._turns or (self.breaker is not None and not self.breaker.lets_start):
             return None
         work = self._turns.popleft()
         item = work.ready.popleft()
@@ -212,6 +220,8 @@ class Scheduler:
             self._turns.append(work)
         work.running[item] = None
         item.started = now
+        if self.breaker is not None:
+            self.breaker.on_started(item)
         return item
 
     def finish_record(self, item: WorkItem) -> bool:
@@ -299,9 +309,9 @@ class Scheduler:
     @property
     def is_busy(self) -> bool:
         """True if records run, or may run before the next delayed one is due."""
-        return bool(self._turns or self._fenced) or any(
-            work.running for work in self._partitions.values()
-        )
+        if self._turns and (self.breaker is None or self.breaker.lets_start):
+            return True
+        return bool(self._fenced) or any(work.running for work in self._partitions.values())
 
     @property
     def unfinished(self) -> int:
@@ -318,11 +328,13 @@ class Scheduler:
 
     @property
     def next_due(self) -> float | None:
-        """When the next delayed record, or the next batch that is not full, is due."""
+        """When the next delayed record, batch that is not full, or end of a pause is due."""
         collected = self._collected
         while collected and not _is_collected(collected[0][2]):
             heapq.heappop(collected)
         due = [heap[0][0] for heap in (self._delayed, collected) if heap]
+        if self.breaker is not None and self.breaker.state is BreakerState.OPEN:
+            due.append(self.breaker.due)
         return min(due) if due else None
 
     @property
@@ -349,7 +361,9 @@ class Scheduler:
         heapq.heappush(self._delayed, (due, next(self._order), item))
 
     def release_due(self, now: float) -> None:
-        """Make the delayed records and the batches ready that are due."""
+        """Make the delayed records and the batches ready that are due, and end a pause."""
+        if self.breaker is not None:
+            self.breaker.on_time(now)
         while self._delayed and self._delayed[0][0] <= now:
             self._make_ready(heapq.heappop(self._delayed)[2])
         while self._collected and self._collected[0][0] <= now:

@@ -18,6 +18,7 @@ from aiokafkawire.runtime import (
     with_runtime,
 )
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.circuit_breaker import CircuitBreaker
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.committer import Committer
 from aiokafkawire.worker.executor import Executor
@@ -65,7 +66,9 @@ class WorkerSession(Session, RebalanceListener):
         self.failure: BaseException | None = None
         self.has_been_assigned = False
         self.health_server: HealthServer | None = None
+        limit, pause_s = config.pause_after_failures, config.pause_ms / 1_000
         self.scheduler = Scheduler(
+            breaker=None if limit is None else CircuitBreaker(limit, pause_s),
             max_records=config.max_buffered_records,
             max_bytes=config.max_buffered_bytes,
             retry_topics=retry_topics(config.group, handlers),

@@ -100,6 +100,7 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
         "connect_on_start": rng.random() < 0.8,
         "max_poll_records": rng.choice((1, 5, 500)),
         "strategy": rng.choice(("cooperative-sticky", "range")),
+        "pause_after_failures": rng.choice((None, None, 1, 3)),
     }
 
 
@@ -184,8 +185,15 @@ def decode(value: bytes) -> bytes:
 def make_worker(life: WorkerLife) -> Worker:
     """Return a worker that is not started, without handlers."""
     options = life.harness.plan.options
-    same = ("concurrency", "max_buffered_records", "drain_timeout_ms", "commit_interval_ms")
+    same = (
+        "pause_after_failures",
+        "concurrency",
+        "max_buffered_records",
+        "drain_timeout_ms",
+        "commit_interval_ms",
+    )
     worker = Worker(
+        pause_ms=300,
         **life.harness.client_options,
         **CLIENT,
         **{name: options[name] for name in same},
