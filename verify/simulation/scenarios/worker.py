@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -73,6 +74,7 @@ def draw(rng: random.Random) -> Plan:
         *draw_worker_steps(rng, workers, rng.randint(0, 8), TO_S),
         *draw_steps(rng, scene, count=rng.randint(0, 5), from_s=0.1, to_s=TO_S),
         *_clock_jumps(rng, scene),
+        *_cancellations(rng, workers),
     ]
     return Plan(
         broker={"nodes": 3, "group_min_session_timeout_ms": 100},
@@ -115,6 +117,13 @@ def _clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
     ]
 
 
+def _cancellations(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]:
+    return [
+        Step(round(rng.uniform(0.1, TO_S), 3), "cancel", {"worker": rng.choice(workers).name})
+        for _ in range(rng.choice((0, 0, 1, 2)))
+    ]
+
+
 def stages(plan: Plan) -> list[str]:
     """Return the topics that the workers read, in the order in which a record passes them."""
     names = {500: "billing.retry.500ms", 2_000: "billing.retry.2s"}
@@ -136,6 +145,7 @@ async def run(harness: Harness) -> None:
             lambda life: work(life, ledger),
             expects=STARTS,
         )
+        harness.on("cancel", lambda worker: _cancel(workers, worker))
         async with anyio.create_task_group() as busy:
             busy.start_soon(harness.run_steps)
             for client in harness.plan.of("sends"):
@@ -162,8 +172,20 @@ async def _jump(harness: Harness, host: str, by_s: float) -> None:
     harness.runtime(host).clock.jump(by_s)
 
 
+async def _cancel(workers: GroupWorkers, worker: str) -> None:
+    """Cancel a worker, and start it again."""
+    life = workers.current_lives.get(worker)
+    if life is None:
+        return
+    life.over = True
+    life.scope.cancel()
+    await life.gone.wait()
+    await workers.leave(worker, 0.1)
+
+
 async def send(harness: Harness, client: PlannedClient) -> None:
     rng, keys = harness.rng(client.name), harness.plan.options["keys"]
+    pause_s = 2 * client.arguments.get("for_s", TO_S) / max(harness.plan.records, 1)
     async with a_producer(harness, client.name, client.host) as sender:
         for _ in range(harness.plan.records):
             key = f"k{rng.randrange(keys)}"
@@ -172,7 +194,7 @@ async def send(harness: Harness, client: PlannedClient) -> None:
                 await sender.send_and_wait(TOPIC, value, key=key.encode())
             except KafkaError as error:
                 harness.note(f"{client.name}: {error}")
-            await anyio.sleep(rng.choice((0.0, rng.uniform(0, 2 * TO_S / harness.plan.records))))
+            await anyio.sleep(rng.choice((0.0, rng.uniform(0, pause_s))))
 
 
 def decode(value: bytes) -> bytes:
@@ -193,7 +215,7 @@ def make_worker(life: WorkerLife) -> Worker:
         "commit_interval_ms",
     )
     worker = Worker(
-        pause_ms=300,
+        pause_ms=50,
         **life.harness.client_options,
         **CLIENT,
         **{name: options[name] for name in same},
