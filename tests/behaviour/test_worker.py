@@ -13,7 +13,16 @@ import pytest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker import DeadLetter, Drop, HandlerTimedOut, Retry, RetryPolicy, Worker
+from aiokafkawire.worker import (
+    BatchPolicy,
+    DeadLetter,
+    Drop,
+    FailedAt,
+    HandlerTimedOut,
+    Retry,
+    RetryPolicy,
+    Worker,
+)
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
@@ -150,6 +159,58 @@ async def test_records_that_fail_become_dead_letters(
     assert all(h["trace"] == b"x" for h in headers)
     assert headers[1]["__dlq.errors.message"] == b"all attempts failed: no customer"
     assert await committed_offsets(bootstrap_servers, group_id, topic) == {0: 6}
+
+
+@needs("headers")
+async def test_a_batch_is_split_to_find_the_records_that_fail(
+    bootstrap_servers: str, topic: str, new_topic: NewTopic, group_id: str
+):
+    dead = await new_topic(partitions=1)
+    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        for number in range(7):
+            await producer.send_and_wait(topic, b"%d" % number, partition=0)
+    worker = make_worker(bootstrap_servers, group_id, dead_letter_topic=dead)
+    batches: list[list[int]] = []
+
+    @worker.on(
+        topic,
+        value=to_int,
+        batch=BatchPolicy(max_records=4, max_wait_ms=500),
+        retries=RetryPolicy(attempts=2, backoff_ms=1),
+    )
+    async def process(batch: Any) -> None:
+        batches.append([record.value for record in batch])
+        if 2 in batches[-1]:
+            raise ValueError
+        if len(batches[-1]) == 3:
+            raise FailedAt(1) from Drop("old")
+
+    results = await worker.run_until_idle()
+    assert batches == [[0, 1, 2, 3], [0, 1, 2, 3], [0], [1], [2], [2], [3], [4, 5, 6], [6]]
+    assert results.processed.values() == [b"0", b"1", b"3", b"4", b"6"]
+    assert results.dead.values() == [b"2"]
+    assert results.dropped.values() == [b"5"]
+    assert (await committed_offsets(bootstrap_servers, group_id, topic))[0] == 7
+
+
+@needs("headers")
+async def test_handlers_pause_while_all_fail(bootstrap_servers: str, topic: str, group_id: str):
+    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        for number in range(5):
+            await producer.send_and_wait(topic, b"%d" % number, partition=0)
+    worker = make_worker(bootstrap_servers, group_id, pause_after_failures=2, pause_ms=200)
+    attempts = 0
+
+    @worker.on(topic, retries=RetryPolicy(attempts=9, backoff_ms=0))
+    async def process(record: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 4:
+            assert worker.health().is_ready == (attempts < 3)
+            raise ConnectionError
+
+    results = await worker.run_until_idle()
+    assert [result.attempts for result in results.processed] == [4, 1, 1, 1, 1]
 
 
 @needs("headers")
