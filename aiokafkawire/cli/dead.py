@@ -39,6 +39,8 @@ TOPIC_METAVAR = "TOPIC[:PARTITIONS]"
 MAX_IN_FLIGHT = 500
 """Dead letters that are sent again before the first of them must be acknowledged."""
 
+POLL_MS = 500
+
 SHOWN_CHARACTERS = 80
 """Limit of a message in a list."""
 
@@ -89,7 +91,7 @@ def list_command(admin: AdminCommand, *, as_json: bool, error: str | None, topic
     """Print where each dead letter of TOPIC comes from, and why it failed."""
 
     async def show(client: Admin) -> Errors:
-        rows = [letter.row async for letter in _letters(admin, client, topic, error)]
+        rows = [letter.row async for letter in _letters(admin, client, topic, error=error)]
         await admin.print_rows(rows, "dead letters", as_json=as_json)
         return ()
 
@@ -106,13 +108,12 @@ def show_command(admin: AdminCommand, *, as_json: bool, partition: str, offset: 
     tp = _parse_partition(partition)
 
     async def show(client: Admin) -> Errors:
-        async for letter in _letters(admin, client, partition, None, first_offset=offset):
-            if letter.record.offset == offset:
-                text = to_json(letter.record).decode() if as_json else _details(letter)
-                await print_results(text)
-                return ()
-            break
-        raise CommandFailed(f"{tp} has no record at offset {offset}")
+        found = [each async for each in _letters(admin, client, partition, offset=offset)]
+        if not found:
+            raise CommandFailed(f"{tp} has no record at offset {offset}")
+        text = to_json(found[0].record).decode() if as_json else _details(found[0])
+        await print_results(text)
+        return ()
 
     return admin.execute(show)
 
@@ -144,9 +145,7 @@ def retry_command(
 
     async def retry(client: Admin) -> Errors:
         letters = [
-            letter
-            async for letter in _letters(admin, client, topic, error, first_offset=offset or 0)
-            if offset in (None, letter.record.offset)
+            letter async for letter in _letters(admin, client, topic, error=error, offset=offset)
         ]
         unknown = [letter for letter in letters if letter.content is None and target is None]
         rows = [
@@ -239,9 +238,22 @@ async def _bounds(
 
 
 async def _letters(
-    admin: AdminCommand, client: Admin, topic: str, error: str | None, first_offset: int = 0
+    admin: AdminCommand,
+    client: Admin,
+    topic: str,
+    *,
+    error: str | None = None,
+    offset: int | None = None,
 ) -> AsyncIterator[DeadLetter]:
-    """Yield the dead letters that exist now, partition by partition."""
+    """Yield the dead letters that exist now, partition by partition.
+
+    Args:
+        admin: Options of the consumer.
+        client: Finds the partitions.
+        topic: The topic, with partitions.
+        error: Only those whose exception or its text contains this.
+        offset: Only the one at this offset.
+    """
     from aiokafkawire.consumer import Consumer  # noqa: PLC0415 - slow to import
     from aiokafkawire.worker.letters import read_dead_letter  # noqa: PLC0415
 
@@ -249,18 +261,18 @@ async def _letters(
     starts, ends = await _bounds(client, partitions)
     async with Consumer(**_common_options(admin)) as consumer:
         for tp in partitions:
-            start = max(starts[tp], first_offset)
-            if start >= ends[tp]:
+            start, end = starts[tp], ends[tp]
+            if offset is not None:
+                start, end = max(start, offset), min(end, offset + 1)
+            if start >= end:
                 continue
             consumer.assign(tp)
             consumer.seek(tp, start)
-            while await consumer.position(tp) < ends[tp]:
-                for records in (await consumer.getmany(timeout_ms=500)).values():
+            while await consumer.position(tp) < end:
+                for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
                     for record in records:
-                        if record.offset >= ends[tp]:
-                            break
                         letter = DeadLetter(record, read_dead_letter(record))
-                        if error is None or _has_error(letter, error):
+                        if record.offset < end and (error is None or _has_error(letter, error)):
                             yield letter
 
 

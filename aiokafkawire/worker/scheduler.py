@@ -150,7 +150,6 @@ class Scheduler:
         work.waiting.clear()
         if work.batch is not None:
             discarded += work.batch.size
-            work.batch.records.clear()
             work.batch = None
         delayed = [entry for entry in self._delayed if entry[2].partition is work]
         if delayed:
@@ -191,6 +190,7 @@ class Scheduler:
             batch = work.batch
             if batch is None:
                 batch = work.batch = CollectedBatch(work, handler)
+                self._forget_made_items()
                 due = now + handler.batch.max_wait_ms / 1_000
                 heapq.heappush(self._collected, (due, next(self._order), batch))
             room = handler.batch.max_records - len(batch.records)
@@ -202,10 +202,16 @@ class Scheduler:
                 self._make_item(batch)
 
     def _make_item(self, batch: CollectedBatch) -> None:
-        work = batch.partition
-        work.batch = None
+        work, records = batch.partition, batch.records
+        work.batch, batch.records = None, []
         key = True if batch.handler.order_by == "partition" else None
-        self._enqueue(WorkItem(batch.records, work, batch.handler, key))
+        self._enqueue(WorkItem(records, work, batch.handler, key))
+
+    def _forget_made_items(self) -> None:
+        """Keep at most about two entries of a partition in the heap of batches."""
+        if len(self._collected) > 2 * len(self._partitions):
+            self._collected = [entry for entry in self._collected if _is_collected(entry[2])]
+            heapq.heapify(self._collected)
 
     def take(self, now: float) -> WorkItem | None:
         """Return the next item to run; partitions take turns. None if none is ready."""

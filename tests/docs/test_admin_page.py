@@ -53,7 +53,17 @@ def test_each_method_of_another_client_has_the_same_name_or_is_mapped(
 
 def test_the_commands_for_administration_are_shown() -> None:
     shown = {line.split()[1] for _, line in commands_of(ROOT / "docs" / "admin.md")}
-    others = {"broker", "completion", "consume", "decode", "demo", "metadata", "produce", "worker"}
+    others = {
+        "broker",
+        "completion",
+        "consume",
+        "dead",
+        "decode",
+        "demo",
+        "metadata",
+        "produce",
+        "worker",
+    }
     assert shown == {*COMMANDS} - others
 
 

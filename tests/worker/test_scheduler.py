@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.partition_work import Budget, PartitionWork, WorkItem
 from aiokafkawire.worker.scheduler import Scheduler
 from tests.worker.helpers import handler, record
@@ -317,3 +318,54 @@ def test_headers_count_as_bytes():
     work = PartitionWork(TopicPartition("t", 0), Budget(100))
     item = WorkItem([record(0, b"k", value=b"v", headers=headers)], work, handler())
     assert item.size == 1 + 1 + 15 + 4
+
+
+def collect(scheduler: Scheduler, offsets: range, now: float, **limits: int) -> PartitionWork:
+    work, records = scheduler.partition(TP), [record(offset) for offset in offsets]
+    work.offsets.add(records)
+    batch = BatchPolicy(**({"max_records": 3, "max_wait_ms": 1_000} | limits))
+    scheduler.collect(work, handler(batch=batch), records, now)
+    return work
+
+
+def test_a_batch_is_ready_when_it_is_full_or_its_wait_is_over():
+    scheduler = make_scheduler()
+    work = collect(scheduler, range(2), now=5.0)
+    assert scheduler.take(5.0) is None
+    assert scheduler.next_due == 6.0
+    collect(scheduler, range(2, 7), now=5.5)
+    first = scheduler.take(5.5)
+    assert first is not None
+    assert [each.offset for each in first.records] == [0, 1, 2]
+    assert scheduler.take(5.5) is None  # batches of a partition run one after the other
+    assert not scheduler.finish_records(first, 3)
+    second = scheduler.take(5.5)
+    assert second is not None
+    assert scheduler.next_due == 6.5
+    assert not scheduler.finish_records(second, 3)
+    scheduler.release_due(6.5)
+    third = scheduler.take(6.5)
+    assert third is not None
+    assert [each.offset for each in third.records] == [6]
+    assert not scheduler.finish_records(third, 1)
+    assert (work.size, committable(scheduler)) == (0, {TP: 7})
+
+
+def test_batches_that_became_items_are_not_kept_until_their_wait_is_over():
+    scheduler = make_scheduler(max_records=10_000)
+    for first in range(0, 3_000, 3):
+        collect(scheduler, range(first, first + 3), now=0.0, max_wait_ms=3_600_000)
+        item = scheduler.take(0.0)
+        assert item is not None
+        assert not scheduler.finish_records(item, 3)
+    assert len(scheduler._collected) <= 3
+    assert not any(batch.records for _, _, batch in scheduler._collected)
+
+
+def test_collected_records_are_discarded_when_their_partition_drains():
+    scheduler = make_scheduler()
+    work = collect(scheduler, range(2), now=0.0)
+    scheduler.drain([TP])
+    scheduler.release_due(10.0)
+    assert scheduler.take(10.0) is None
+    assert (work.size, scheduler.next_due) == (0, None)
