@@ -155,7 +155,7 @@ ROWS: Mapping[str, Row] = {
                 _ours("share-getmany", "getmany"),
                 _ours("share-async-for", "async for"),
                 Actor("confluent-kafka", "share", "ShareConsumer"),
-                Actor("Java", "share"),
+                Actor("Java", "share", share=0.3),
             ),
             (
                 Aim(f"{OURS} getmany", "cpu", beside="confluent-kafka ShareConsumer", ratio=0.5),

@@ -73,6 +73,8 @@ def share(setup: Setup, count: int) -> tuple[float, float]:
         *("--bootstrap-server", setup.bootstrap_servers, "--topic", setup.topic),
         *("--group", asyncio.run(common.new_share_group(setup))),
         *("--num-records", str(count), "--hide-header"),
+        # Of the whole run, not only between records.
+        *("--timeout", str(round(TIMEOUT_SECONDS * 1000))),
     )
     fields = printed(output, 7)
     messages, rate = float(fields[5]), float(fields[4])

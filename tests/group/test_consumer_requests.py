@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.cluster.routing import ToNode
-from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.config import ConsumerConfig, ShareConsumerConfig
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import ConnectionFailed, GroupFailed, UnsupportedVersion
 from aiokafkawire.group.consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
@@ -21,8 +22,11 @@ from aiokafkawire.group.consumer_protocol.events import (
     ProtocolUnavailable,
 )
 from aiokafkawire.group.consumer_protocol.states import TargetAssignment
-from aiokafkawire.group.consumer_requests import ConsumerGroupRequests, heartbeat_event
+from aiokafkawire.group.consumer_requests import CONSUMER_HEARTBEAT, ConsumerGroupRequests
+from aiokafkawire.group.heartbeat_requests import HeartbeatRequests
+from aiokafkawire.group.heartbeat_requests import heartbeat_event as event_of_protocol
 from aiokafkawire.group.membership import events
+from aiokafkawire.group.share_requests import ShareGroupRequests
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
@@ -36,6 +40,9 @@ ORDERS, OTHER = UUID(int=1), UUID(int=2)
 NAMES = {ORDERS: "orders"}
 JOIN = SendConsumerHeartbeat(7, 1, 0, full=True, topics=("orders",), owned=())
 HEARTBEAT = SendConsumerHeartbeat(7, 1, 4, full=False, topics=None, owned=None)
+
+
+heartbeat_event = partial(event_of_protocol, CONSUMER_HEARTBEAT)
 
 
 def response(**fields: Any) -> ConsumerGroupHeartbeatResponse:
@@ -165,24 +172,32 @@ class ConnectingCluster:
         return response(member_epoch=max(built.member_epoch, 1))
 
 
-def requests_to(cluster: Any) -> ConsumerGroupRequests:
-    return ConsumerGroupRequests(
-        cluster,
-        RealRuntime().clock,
-        ConsumerConfig(bootstrap_servers="localhost:1", group_id="g"),
-        "m",
-        topic_names=dict,
-        must_check_feature=lambda: False,
-        on_result=lambda failure: None,
-        log=lambda *text, **fields: None,
-    )
+def requests_to(cluster: Any, protocol: str) -> HeartbeatRequests:
+    clock, options = RealRuntime().clock, {"bootstrap_servers": "localhost:1", "group_id": "g"}
+    callbacks: Any = {
+        "topic_names": dict,
+        "on_result": lambda failure: None,
+        "log": lambda *text, **fields: None,
+    }
+    if protocol == "share":
+        share_config = ShareConsumerConfig(**options)  # type: ignore[arg-type]
+        return ShareGroupRequests(cluster, clock, share_config, "m", **callbacks)
+    config = ConsumerConfig(**options)  # type: ignore[arg-type]
+    callbacks["must_check_feature"] = lambda: False
+    return ConsumerGroupRequests(cluster, clock, config, "m", **callbacks)
 
 
+PROTOCOLS = pytest.mark.parametrize("protocol", ["consumer", "share"])
+
+
+@PROTOCOLS
 @pytest.mark.parametrize("failure", [None, ConnectionFailed("refused")])
-async def test_a_member_that_joins_leaves_after_its_join_is_sent(failure: Any) -> None:
+async def test_a_member_that_joins_leaves_after_its_join_is_sent(
+    failure: Any, protocol: str
+) -> None:
     cluster = ConnectingCluster()
     cluster.failure = failure
-    requests = requests_to(cluster)
+    requests = requests_to(cluster, protocol)
     join: Any = requests.heartbeat(JOIN)
     leave: Any = requests.leave(SendLeaveEpoch(8, -1, RealRuntime().clock.now() + 5, "closed"))
     async with anyio.create_task_group() as tasks:
@@ -193,10 +208,11 @@ async def test_a_member_that_joins_leaves_after_its_join_is_sent(failure: Any) -
     assert cluster.epochs == ([0, -1] if failure is None else [-1])
 
 
-async def test_a_member_that_left_joins_after_its_leave_is_answered() -> None:
+@PROTOCOLS
+async def test_a_member_that_left_joins_after_its_leave_is_answered(protocol: str) -> None:
     cluster = ConnectingCluster()
     cluster.late_by = 0
-    requests = requests_to(cluster)
+    requests = requests_to(cluster, protocol)
     leave: Any = requests.leave(SendLeaveEpoch(6, -1, RealRuntime().clock.now() + 5, "failed"))
     join: Any = requests.heartbeat(JOIN)
     async with anyio.create_task_group() as tasks:

@@ -20,10 +20,11 @@ from aiokafkawire.group.consumer_protocol.effects import SendConsumerHeartbeat, 
 from aiokafkawire.group.consumer_protocol.events import TopicsResolved
 from aiokafkawire.group.consumer_protocol.machine import ConsumerProtocolMachine
 from aiokafkawire.group.consumer_requests import (
-    heartbeat_event,
+    CONSUMER_HEARTBEAT,
     heartbeat_request,
     leave_request,
 )
+from aiokafkawire.group.heartbeat_requests import heartbeat_event
 from aiokafkawire.group.membership import events
 from aiokafkawire.group.membership.effects import (
     AssignPartitions,
@@ -171,7 +172,8 @@ class ReplayedMember:
             self.handle(events.GroupLeft(effect.request), now)
             return
         response = from_json(ConsumerGroupHeartbeatResponse, version, recorded)
-        self.handle(heartbeat_event(effect, response, self.names()), now)
+        event = heartbeat_event(CONSUMER_HEARTBEAT, effect, response, self.names())
+        self.handle(event, now)
 
     def _compare_heartbeat(self, version: int, recorded: Mapping[str, Any], now: float) -> None:
         if not self.sent and self.machine.next_deadline() <= now + JITTER_S:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.config import ShareConsumerConfig, make_config
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.group.consumer_protocol import states
 from aiokafkawire.group.consumer_protocol.context import ConsumerProtocolSettings
 from aiokafkawire.group.consumer_protocol.effects import SendConsumerHeartbeat, SendLeaveEpoch
@@ -60,7 +61,7 @@ class RecordedCluster:
         self.sent: Any = None
 
     async def request(self, message: Any, **_: object) -> Any:
-        self.sent = message
+        self.sent = message.build(1) if isinstance(message, VersionedRequest) else message
         return await _answer()
 
 
