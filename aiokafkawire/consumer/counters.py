@@ -12,7 +12,7 @@ from aiokafkawire.types import TopicPartition
 if TYPE_CHECKING:
     from .partition import AssignedPartition
 
-__all__ = ("ConsumerCounters",)
+__all__ = ("ConsumerCounters", "Numbers")
 
 MAX_LAGS = 1_000
 """The most partitions whose lag is a metric: those with the largest lag."""
@@ -40,6 +40,16 @@ class ConsumerCounters:
         self._latency_sum_s += latency_s
         self._latency_max_s = max(self._latency_max_s, latency_s)
 
+    def fetch_metrics(self) -> Numbers:
+        """Return the metrics of Fetch or ShareFetch requests."""
+        latency_avg_s = self._latency_sum_s / self.fetches if self.fetches else 0.0
+        return {
+            "fetches_total": self.fetches,
+            "fetch_failures_total": self.fetch_failures,
+            "fetch_latency_ms_avg": 1_000 * latency_avg_s,
+            "fetch_latency_ms_max": 1_000 * self._latency_max_s,
+        }
+
     def snapshot(self, partitions: Collection[AssignedPartition]) -> Numbers:
         """Return all metrics, including the lag and buffers of the assigned partitions."""
         lags = {partition.tp: lag for partition in partitions if (lag := partition.lag) is not None}
@@ -49,12 +59,7 @@ class ConsumerCounters:
             "paused_partitions": sum(partition.paused for partition in partitions),
             "records_consumed_total": self.records_consumed,
             "bytes_fetched_total": self.bytes_fetched,
-            "fetches_total": self.fetches,
-            "fetch_failures_total": self.fetch_failures,
-            "fetch_latency_ms_avg": 1_000 * self._latency_sum_s / self.fetches
-            if self.fetches
-            else 0.0,
-            "fetch_latency_ms_max": 1_000 * self._latency_max_s,
+            **self.fetch_metrics(),
             "records_lag_max": max(lags.values(), default=0),
             "buffered_records": sum(buffer.fetch_offset - buffer.position for buffer in buffers),
             "buffered_bytes": sum(buffer.size_bytes for buffer in buffers),

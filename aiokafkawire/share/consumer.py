@@ -10,7 +10,12 @@ import anyio
 from aiokafkawire.config import ShareConsumerConfig, ShareConsumerOptions, make_config
 from aiokafkawire.connection import parse_api_version
 from aiokafkawire.consumer.subscription import parse_topics
-from aiokafkawire.errors import AcknowledgementFailed, InvalidOption, RequestTimedOut
+from aiokafkawire.errors import (
+    AcknowledgementFailed,
+    InvalidOption,
+    KafkaError,
+    RequestTimedOut,
+)
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import (
     NEVER,
@@ -328,7 +333,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
 
     async def commit(
         self, *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, AcknowledgementFailed | None]:
+    ) -> dict[TopicPartition, KafkaError | None]:
         """Send all acknowledgements and wait for the results.
 
         In the implicit mode the records delivered to this task are accepted first.
@@ -337,10 +342,9 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             timeout_ms: The longest wait, in milliseconds. Defaults to `default_api_timeout_ms`.
 
         Returns:
-            The failure, or None, of each partition with acknowledgements.
-
-        Raises:
-            RequestTimedOut: A broker did not respond; the outcome is unknown.
+            The failure, or None, of each partition with acknowledgements: `AcknowledgementFailed`
+            if records are delivered again, `RequestTimedOut` if the broker did not respond in time
+            and the outcome is unknown.
         """
         session = self._running
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -349,18 +353,25 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         await session.checkpoint()
         unconfirmed = session.sessions.unconfirmed()
         session.sessions.flush()
-        results: dict[TopicPartition, AcknowledgementFailed | None] = {}
-        with anyio.CancelScope(deadline=self._deadline(session, limit_ms)) as scope:
-            for owned, waiting in unconfirmed.items():
-                tp = owned.topic_partition
+        with anyio.CancelScope(deadline=self._deadline(session, limit_ms)):
+            for waiting in unconfirmed.values():
                 for acknowledgements in waiting:
                     await wait_done(acknowledgements.result)
-                    results[tp] = results.get(tp) or acknowledgements.error
-        if scope.cancelled_caught:
-            raise RequestTimedOut(
-                f"acknowledgements were not confirmed within {limit_ms:g} ms",
-                group=self.config.group_id,
-            )
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for partition, waiting in unconfirmed.items():
+            for acknowledgements in waiting:
+                error: KafkaError | None
+                if acknowledgements.result.done:
+                    error = acknowledgements.error
+                else:
+                    error = RequestTimedOut(
+                        f"acknowledgements were not confirmed within {limit_ms:g} ms",
+                        group=self.config.group_id,
+                        topic=partition.topic,
+                        partition=partition.partition,
+                    )
+                tp = partition.topic_partition
+                results[tp] = results.get(tp) or error
         return results
 
     def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
@@ -380,6 +391,14 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
     def member_id(self) -> str:
         """The member id in the share group."""
         return self._running.member.member_id
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Duration of a record's lock in milliseconds; None before the first fetch.
+
+        It is the group's `share.record.lock.duration.ms`.
+        """
+        return self._running.sessions.acquisition_lock_timeout_ms
 
     def metrics(self) -> dict[str, int | float]:
         """Return counters of the consumer and its cluster client."""

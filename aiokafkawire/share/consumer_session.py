@@ -48,7 +48,7 @@ class ShareConsumerSession(Session):
             runtime.clock,
             implicit=config.share_acknowledgement_mode == "implicit",
             renewal_limit_s=config.share_renewal_limit_ms / 1000,
-            prefetch_below=config.max_poll_records // 2,
+            max_poll_records=config.max_poll_records,
         )
         self.sessions = ShareSessions(
             self.cluster,
@@ -168,11 +168,7 @@ class ShareConsumerSession(Session):
 
     def metrics(self) -> dict[str, int | float]:
         """Return the counters of the consumer and its cluster client."""
-        return {
-            "assigned_partitions": len(self.sessions.assignment),
-            "buffered_records": self.delivery.buffered_count,
-            "records_consumed_total": self.delivery.delivered_count,
-        } | self.cluster.metrics()
+        return self.sessions.metrics() | self.cluster.metrics()
 
     def raise_errors(self) -> None:
         """Raise an error that the application must know about, if there is one."""

@@ -16,6 +16,7 @@ from aiokafkawire.runtime import Clock, is_task_done
 from aiokafkawire.types import TopicPartition
 
 from .acknowledgements import AcknowledgeType
+from .acquire_limit import AcquireLimit
 from .record import HeldRecords, ShareRecord
 from .records import ShareRecords
 
@@ -98,17 +99,17 @@ class ShareDelivery:
         clock: The clock.
         implicit: Accept delivered records when the task that received them calls again.
         renewal_limit_s: Time after the delivery in which locks are renewed.
-        prefetch_below: Number of buffered records below which more are acquired ahead.
+        max_poll_records: Number of records that a fetch asks for at least.
 
     Attributes:
         cursor: Delivers records one by one; None if the next call must check for errors first.
     """
 
     def __init__(
-        self, clock: Clock, *, implicit: bool, renewal_limit_s: float, prefetch_below: int = 0
+        self, clock: Clock, *, implicit: bool, renewal_limit_s: float, max_poll_records: int
     ) -> None:
         self.cursor: ShareCursor | None = None
-        self.prefetch_below = prefetch_below
+        self._limit = AcquireLimit(max_poll_records, clock.now())
         self._clock = clock
         self._implicit = implicit
         self._renewal_limit_s = renewal_limit_s
@@ -131,6 +132,15 @@ class ShareDelivery:
         """Number of records delivered so far."""
         self._note_cursor()
         return self._delivered_count
+
+    @property
+    def prefetch_below(self) -> int:
+        """Number of buffered records below which more are acquired ahead."""
+        return self._limit.records // 2
+
+    def acquire_limit(self) -> int:
+        """Return how many records a fetch asks for."""
+        return self._limit.update(self.delivered_count, self._clock.now())
 
     def add(self, records: ShareRecords, held: HeldRecords) -> None:
         """Append records that were acquired."""

@@ -112,6 +112,9 @@ class ShareNode:
         member_id: Member id in the share group.
         sender: Sends requests, and backs off after failures.
         owner: Gets records and results.
+
+    Attributes:
+        lock_timeout_ms: Duration of a lock, as in the last response; None before the first one.
     """
 
     def __init__(
@@ -139,7 +142,7 @@ class ShareNode:
         self._changed = AutoResetEvent()
         self._wake_at = NEVER
         self._closed = anyio.Event()
-        self._lock_ms = DEFAULT_LOCK_MS
+        self.lock_timeout_ms: int | None = None
 
     # --- for the consumer ---
 
@@ -451,8 +454,8 @@ class ShareNode:
     def _lock_s(self, timeout_ms: int) -> float:
         """Return the lock duration in seconds; brokers of ShareAcknowledge v1 do not report it."""
         if timeout_ms > 0:
-            self._lock_ms = timeout_ms
-        return self._lock_ms / 1000
+            self.lock_timeout_ms = timeout_ms
+        return (self.lock_timeout_ms or DEFAULT_LOCK_MS) / 1000
 
     def _follow_leader(
         self,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ShareConsumerConfig
-from aiokafkawire.consumer.counters import ConsumerCounters
 from aiokafkawire.consumer.fetch_sender import FetchSender
 from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.errors import AcknowledgementFailed, KafkaError, UnknownServerError
@@ -17,7 +16,7 @@ from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .acknowledgements import GAP, PartitionAcknowledgements
-from .acquire_limit import AcquireLimit
+from .counters import ShareCounters
 from .decoding import DecodedRecords
 from .delivery import ShareDelivery
 from .locks import AcquisitionLock
@@ -69,12 +68,12 @@ class ShareSessions:
         self._config = config
         self._delivery = delivery
         self._notifier = notifier
+        self._counters = ShareCounters()
         self._sender = FetchSender(
-            cluster, runtime, supervisor, config, notifier=notifier, counters=ConsumerCounters()
+            cluster, runtime, supervisor, config, notifier=notifier, counters=self._counters
         )
         self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._nodes: dict[NodeId, ShareNode] = {}
-        self._limit: AcquireLimit | None = None
         self._turn = 0
         self._open_polls = 0
         self._is_closing = False
@@ -159,18 +158,10 @@ class ShareSessions:
             node.set_demand(wants_records=wants)
 
     def acquire_limit(self) -> int:
-        """Return how many records a fetch asks for, and prefetch when half of them are left.
-
-        In the mode "record_limit" these are `max_poll_records`.
-        """
-        config, delivery, now = self._config, self._delivery, self._runtime.clock.now()
-        if config.share_acquire_mode == "record_limit":
-            return config.max_poll_records
-        if self._limit is None:
-            self._limit = AcquireLimit(config.max_poll_records, now)
-        limit = self._limit.update(delivery.delivered_count, now)
-        delivery.prefetch_below = limit // 2
-        return limit
+        """Return how many records a fetch asks for."""
+        if self._config.share_acquire_mode == "record_limit":
+            return self._config.max_poll_records
+        return self._delivery.acquire_limit()
 
     def on_records(
         self,
@@ -217,7 +208,11 @@ class ShareSessions:
     def on_acknowledged(
         self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements
     ) -> None:
-        """Pass results to the application's callback: those of the broker, and expired locks."""
+        """Count results, and pass them to the application's callback.
+
+        There are those of the broker, and those of expired locks.
+        """
+        self._counters.count(acknowledgements)
         if self.on_acknowledgement is None:
             return
         offsets = [
@@ -250,6 +245,24 @@ class ShareSessions:
                 self._supervisor.name,
                 extra=log_fields(self._supervisor.fields),
             )
+
+    # --- information ---
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Duration of a lock, as in the last response of a broker."""
+        found = (node.lock_timeout_ms for node in self._nodes.values())
+        return next((timeout_ms for timeout_ms in found if timeout_ms is not None), None)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return the counters of fetches and acknowledgements."""
+        return {
+            "assigned_partitions": len(self._assigned),
+            "buffered_records": self._delivery.buffered_count,
+            "records_consumed_total": self._delivery.delivered_count,
+            **self._counters.fetch_metrics(),
+            **self._counters.acknowledgement_metrics(),
+        }
 
     # --- acknowledgements ---
 

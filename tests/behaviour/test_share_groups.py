@@ -205,6 +205,11 @@ async def test_commit_returns_the_result_of_each_partition(
         tp = TopicPartition(topic, 0)
         assert await consumer.commit() == {tp: None}
         assert await consumer.commit() == {}
+        metrics = consumer.metrics()
+        assert metrics['acknowledgements_total{type="accept"}'] == 5
+        assert metrics["records_consumed_total"] == 5
+        assert metrics["acknowledgement_failures_total"] == 0
+        assert metrics["fetches_total"] >= 2
     assert results == [(tp, [0, 1, 2, 3, 4], None)]
 
 
@@ -214,7 +219,9 @@ async def test_a_lock_expires_and_can_be_renewed(
     await configure(admin, group_id, {"share.record.lock.duration.ms": str(LOCK_MS)})
     await fill(bootstrap_servers, topic, numbered(2))
     async with member(**EXPLICIT) as consumer, member(**EXPLICIT) as other:
+        assert consumer.acquisition_lock_timeout_ms is None
         kept, expired = await take(consumer, 2)
+        assert consumer.acquisition_lock_timeout_ms == LOCK_MS
         until = kept.lock_expires_at
         await anyio.sleep(LOCK_MS / 2000)
         await kept.renew()

@@ -14,9 +14,11 @@ from aiokafkawire.errors import (
     AcknowledgementFailed,
     AuthorizationFailed,
     KafkaError,
+    RequestTimedOut,
     UnsupportedVersion,
 )
 from aiokafkawire.share import ShareConsumer, ShareRecord
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
@@ -295,6 +297,27 @@ async def test_renewals_alone_fail_on_kafka_4_1(topic: str, group_id: str) -> No
             await second.accept()
         versions = {seen.version for seen in old.requests.of(ACKNOWLEDGE)}
         assert versions == {1}
+
+
+async def test_a_commit_returns_the_partitions_without_a_response(
+    broker: Broker, group_id: str
+) -> None:
+    """One partition is confirmed, the leader of the other does not respond."""
+    await broker.create_topic("two", partitions=3)
+    for partition in range(3):
+        await fill(broker.bootstrap_servers, "two", numbered(1), partition)
+    options = {"close_timeout_ms": 300, "request_timeout_ms": 5_000}
+    async with member(broker, "two", group_id, **options) as consumer:
+        for record in await take(consumer, 3):
+            record.accept()
+        silent = broker.leader("two", 0)
+        broker.on(ACKNOWLEDGE, Drop(), node=silent)
+        results = await consumer.commit(timeout_ms=1_000)
+        assert results.keys() == consumer.assignment()
+        failed = {tp for tp, error in results.items() if error is not None}
+        assert TopicPartition("two", 0) in failed
+        assert failed < results.keys()
+        assert all(isinstance(results[tp], RequestTimedOut) for tp in failed)
 
 
 async def test_closing_ends_at_its_deadline(broker: Broker, topic: str, group_id: str) -> None:

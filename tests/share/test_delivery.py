@@ -59,7 +59,7 @@ class Node:
 
 def filled(count: int, **options: Any) -> tuple[ShareDelivery, Node, Clock]:
     clock = Clock()
-    options = {"implicit": True, "renewal_limit_s": 0.0} | options
+    options = {"implicit": True, "renewal_limit_s": 0.0, "max_poll_records": 1} | options
     delivery = ShareDelivery(clock, **options)  # type: ignore[arg-type]
     return delivery, add(delivery, ORDERS, count), clock
 
@@ -146,7 +146,7 @@ def test_records_of_an_iteration_come_to_another_call() -> None:
 
 
 def test_a_cursor_ends_where_more_records_are_acquired() -> None:
-    delivery, _, _ = filled(10, prefetch_below=5)
+    delivery, _, _ = filled(10, max_poll_records=10)
     iterated(delivery, "a", 6)
     assert delivery.cursor is not None
     assert len(delivery.cursor.records) == 6

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiokafkawire import ShareConsumer, TopicPartition
-from aiokafkawire.errors import AcknowledgementFailed
+from aiokafkawire.errors import AcknowledgementFailed, KafkaError
 from aiokafkawire.share import AcknowledgeType, ShareRecord, ShareRecords
 from verify.invariants.events import Closed, Event, ShareDecided, ShareReceived, ShareReported
 from verify.invariants.recorder import Journal, error_name
@@ -173,7 +173,7 @@ class RecordedShareConsumer:
         place = (record.topic, record.partition, (record.offset,))
         self._note(ShareDecided, *place, type.name.lower(), owed)
 
-    async def commit(self) -> dict[TopicPartition, AcknowledgementFailed | None]:
+    async def commit(self) -> dict[TopicPartition, KafkaError | None]:
         self._accept_given(self._journal.task())
         with self._journal.call("commit", self.config.default_api_timeout_ms / 1_000):
             return await self.inner.commit()
