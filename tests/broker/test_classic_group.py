@@ -262,6 +262,14 @@ def test_a_pending_member_joins_with_the_id_it_was_given() -> None:
     assert driver.group.state is EMPTY
 
 
+def test_the_group_rebalances_when_a_pending_member_leaves() -> None:
+    driver = in_state(STABLE)
+    driver.group.pending_members["x"] = driver.now + 10
+    driver.give(Leave(reply="left", member_id="x", always_rebalances=True))
+    assert driver.answer("left") is E.NONE
+    assert driver.group.state is PREPARING
+
+
 def test_a_pending_member_can_leave() -> None:
     driver = Driver()
     driver.join("", new="x", requires_known_member_id=True)

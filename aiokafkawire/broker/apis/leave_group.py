@@ -45,7 +45,12 @@ def _left(context: RequestContext, group: Group | None, member: MemberIdentity) 
     code = ErrorCode.UNKNOWN_MEMBER_ID
     if group is not None:
         reply: Future[Result] = Future()
-        event = Leave(reply=reply, member_id=member.member_id, instance_id=member.group_instance_id)
+        event = Leave(
+            reply=reply,
+            member_id=member.member_id,
+            instance_id=member.group_instance_id,
+            always_rebalances=context.release.since("4.0"),
+        )
         code = handle_immediate(context, group, event, reply)
     return MemberResponse(
         member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code

@@ -37,6 +37,7 @@ from aiokafkawire.broker.groups.members import (
     accepts_joining_member,
     common_protocols,
     elect_protocol,
+    first_member,
 )
 from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.wire import ErrorCode
@@ -64,11 +65,12 @@ class ClassicGroup(GroupMembership):
         replies, self._replies = self._replies, []
         return replies
 
-    def restore(self, persisted: PersistedGroup, now: float) -> None:
-        """Take the members of a consumer group, which rejoin."""
+    def restore(self, persisted: PersistedGroup, now: float, *, rebalances: bool = True) -> None:
+        """Take the members of a consumer group, which rejoin if it rebalances."""
         self._persisted = persisted
         self._on_coordinator_changed(CoordinatorChanged(loaded_at=now), now)
-        self._prepare_rebalance(now)
+        if rebalances:
+            self._prepare_rebalance(now)
 
     def fail_waiting(self, code: ErrorCode) -> list[GroupReply]:
         """Answer all requests that wait with an error."""
@@ -255,7 +257,7 @@ class ClassicGroup(GroupMembership):
             self._transition_to(EMPTY)
             return
         if self.members[self.leader].join_reply is None:
-            self.leader = joined[0].member_id
+            self.leader = first_member(member.member_id for member in joined)
         self.protocol = elect_protocol(list(self.members.values()))
         self.state = COMPLETING
         self._pending_sync_members = dict.fromkeys(self.members)
@@ -365,7 +367,9 @@ class ClassicGroup(GroupMembership):
     def _on_leave(self, event: Leave, now: float) -> None:
         if event.member_id in self.pending_members and event.instance_id is None:
             del self.pending_members[event.member_id]
-            if self.state is PREPARING:
+            if event.always_rebalances and self.state is not EMPTY:
+                self._prepare_rebalance(now)
+            elif self.state is PREPARING:
                 self._maybe_complete_join(now)
         else:
             try:

@@ -140,11 +140,15 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """LeaveGroup of one member. A static member may be identified by instance id alone."""
+    """LeaveGroup of one member. A static member may be identified by instance id alone.
+
+    With `always_rebalances`, the group rebalances even if the member had only an id (Kafka 4.0).
+    """
 
     reply: object
     member_id: str
     instance_id: str | None = None
+    always_rebalances: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

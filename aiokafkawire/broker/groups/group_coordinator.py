@@ -18,7 +18,11 @@ from aiokafkawire.broker.groups.consumer_group.coordination import (
     ConsumerGroups,
     is_every_topic_visible,
 )
-from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartbeat, failed_reply
+from aiokafkawire.broker.groups.consumer_group.events import (
+    ConsumerGroupHeartbeat,
+    Downgrade,
+    failed_reply,
+)
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
 from aiokafkawire.broker.groups.consumer_group.member import JOIN_EPOCH, LEAVE_EPOCH
 from aiokafkawire.broker.groups.events import (
@@ -271,9 +275,9 @@ class GroupCoordinator:
         is_visible: Callable[[str], bool] = is_every_topic_visible,
     ) -> None:
         try:
-            replies, becomes_classic = self.consumer_groups.handle(group, event, is_visible)
-            if becomes_classic:
-                self._downgrade(group)
+            replies, conversion = self.consumer_groups.handle(group, event, is_visible)
+            if conversion is not None:
+                self._downgrade(group, conversion)
         except StorageError as error:
             # The group in memory is ahead of its records.
             if self._groups.get(group.group_id) is group:
@@ -301,11 +305,12 @@ class GroupCoordinator:
         if group.next_deadline() < self._next_wakeup:
             self._wakeup.set()
 
-    def _downgrade(self, group: ConsumerGroup) -> None:
+    def _downgrade(self, group: ConsumerGroup, conversion: Downgrade) -> None:
         """Make a classic group of a consumer group. Raises `StorageError`."""
         self.consumer_groups.log.delete(group.group_id)
         classic = self._new_group(group.group_id)
-        classic.restore(downgrade(group), self._clock.now())
+        persisted = downgrade(group, conversion.joined)
+        classic.restore(persisted, self._clock.now(), rebalances=conversion.rebalances)
         self._groups[group.group_id] = classic
         self._wakeup.set()
 

@@ -14,7 +14,12 @@ from aiokafkawire.broker.groups.events import (
     Result,
     SyncResult,
 )
-from aiokafkawire.broker.groups.members import ClassicGroupMember, DelayedJoin, PersistedGroup
+from aiokafkawire.broker.groups.members import (
+    ClassicGroupMember,
+    DelayedJoin,
+    PersistedGroup,
+    first_member,
+)
 from aiokafkawire.wire import ErrorCode
 
 __all__ = ("NEW_MEMBER_TIMEOUT_S", "NO_DEADLINE", "GroupMembership")
@@ -78,7 +83,7 @@ class GroupMembership:
         del self.members[member.member_id]
         self._remove_pending_sync_member(member.member_id)
         if self.leader == member.member_id:
-            self.leader = next(iter(self.members), "")
+            self.leader = first_member(self.members)
 
     def _fail_pending_replies(self, member: ClassicGroupMember, code: ErrorCode) -> None:
         """Answer pending JoinGroup and SyncGroup requests of a member with an error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aiokafkawire.broker.groups.consumer_group.java_order import hash_order, text_hash
 from aiokafkawire.broker.groups.events import ClassicGroupState, Join, JoinResponseMember
 
 __all__ = (
@@ -15,6 +16,7 @@ __all__ = (
     "accepts_joining_member",
     "common_protocols",
     "elect_protocol",
+    "first_member",
 )
 
 
@@ -103,6 +105,11 @@ class DelayedJoin:
         longest = cls.for_members(members, 0.0).deadline
         delay = min(delay_s, longest)
         return cls(now + delay, initial=True, remaining_s=longest - delay)
+
+
+def first_member(member_ids: Iterable[str]) -> str:
+    """Return the member that becomes the leader: the first of Kafka's hash map, "" of none."""
+    return next(iter(hash_order(member_ids, text_hash)), "")
 
 
 def common_protocols(members: Iterable[ClassicGroupMember]) -> list[str]:

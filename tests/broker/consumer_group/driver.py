@@ -40,7 +40,7 @@ class Driver:
         self.now = 100.0
         self.batches: list[tuple[GroupRecord, ...]] = []
         self.lookups = 0
-        self.downgraded = False
+        self.downgraded: Downgrade | None = None
         self.set_topics(t=(T, 3))
 
     def set_topics(self, **topics: tuple[UUID, int]) -> None:
@@ -64,7 +64,7 @@ class Driver:
                 self._resolve(effect)
             else:
                 assert isinstance(effect, Downgrade)
-                self.downgraded = True
+                self.downgraded = effect
         return reply
 
     def _resolve(self, effect: ResolveRegexes) -> None:

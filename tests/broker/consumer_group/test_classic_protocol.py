@@ -9,7 +9,7 @@ import pytest
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.conversion import downgrade, upgrade
-from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartbeat
+from aiokafkawire.broker.groups.consumer_group.events import ConsumerGroupHeartbeat, Downgrade
 from aiokafkawire.broker.groups.consumer_group.group import TRANSITIONS
 from aiokafkawire.broker.groups.consumer_group.metadata import ConsumerGroupState
 from aiokafkawire.broker.groups.events import (
@@ -171,7 +171,7 @@ def test_downgrade(allows: bool) -> None:
     d.join("n")
     join(d, "c")
     d.heartbeat("n", -1)
-    assert d.downgraded is allows
+    assert (d.downgraded == Downgrade()) is allows
     if not allows:
         assert d.group.data.state is ConsumerGroupState.ASSIGNING
         return
@@ -268,3 +268,107 @@ def test_each_state_has_each_event() -> None:
     events = {event for _, event in TRANSITIONS}
     assert set(TRANSITIONS) == {(state, event) for state in ConsumerGroupState for event in events}
     assert ConsumerGroupHeartbeat in events
+
+
+# Kafka 4.3.0 answers as the following tests expect: see tests/brokers/test_mixed_groups.py.
+
+
+def test_waiting_member_rejoins_once_all_its_partitions_are_free() -> None:
+    d = Driver()
+    d.set_topics(t=(T, 4))
+    d.join("n")
+    d.join("m")
+    d.heartbeat("n", 2)
+    join(d, "c")
+    [waits_for] = [parts for member, parts in d.group.data.target.items() if member == "c"]
+    owned_by_n = set(range(4)) - set(d.group.data.members["n"].pending_revocation.get(T, ()))
+    assert waits_for
+    sync(d, "c", 4)
+    assert beat(d, "c", 4) is E.NONE
+    d.heartbeat("n", 2, {T: sorted(owned_by_n & set(d.group.data.target["n"].get(T, ())))})
+    assert beat(d, "c", 4) is E.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("since_43", [True, False])
+def test_member_rejoins_when_there_is_an_assignment(since_43: bool) -> None:
+    d = Driver(rejoins_once_assigned=since_43)
+    d.join("n")
+    d.join("m")
+    join(d, "c")
+    d.heartbeat("m", -1)
+    assert d.group.data.state is ConsumerGroupState.ASSIGNING
+    # Before Kafka 4.3, the member rejoins to be assigned to.
+    expected = E.NONE if since_43 else E.REBALANCE_IN_PROGRESS
+    assert sync(d, "c", 4).code is expected
+    assert beat(d, "c", 4) is expected
+    d.heartbeat("n", 2)
+    assert beat(d, "c", 4) is E.REBALANCE_IN_PROGRESS
+
+
+def test_static_classic_member_is_replaced_by_one_of_the_consumer_protocol() -> None:
+    d = Driver()
+    d.join("n")
+    classic = join(d, "", instance_id="i")
+    # A classic member cannot announce that it returns: it is replaced at once.
+    assert d.join("new", instance_id="i").code is E.NONE
+    assert beat(d, classic.member_id, classic.generation, instance_id="i") is E.FENCED_INSTANCE_ID
+    assert d.join("other", instance_id="i").code is E.UNRELEASED_INSTANCE_ID
+
+
+def test_static_member_that_takes_over_alone_keeps_the_epoch() -> None:
+    d = Driver()
+    classic = classic_group(d.now, encode_subscription(["t"]))
+    member = classic.members.pop("c")
+    member.instance_id = "i"
+    classic.members["c"] = member
+    upgrade(classic, d.group, "bidirectional")
+    joined = d.join("new", instance_id="i")
+    assert (joined.member_epoch, joined.assignment) == (1, {T: (0, 1)})
+
+
+@pytest.mark.parametrize("topics", [["t"], ["t", "u"]])
+def test_classic_member_replaces_the_last_static_one_of_the_consumer_protocol(
+    topics: list[str],
+) -> None:
+    d = Driver()
+    d.join("n", instance_id="i")
+    metadata = encode_subscription(topics)
+    joined = join(d, "", instance_id="i", protocols=(("range", metadata),))
+    is_stale = topics != ["t"]
+    assert (joined.code, joined.generation) == (E.NONE, 0 if is_stale else 2)
+    assert d.downgraded == Downgrade("-new", rebalances=is_stale)
+    classic = ClassicGroup("g")
+    classic.restore(downgrade(d.group, "-new"), d.now, rebalances=is_stale)
+    expected = ClassicGroupState.PREPARING_REBALANCE if is_stale else ClassicGroupState.STABLE
+    assert (classic.state, classic.generation, classic.leader) == (expected, 2, "-new")
+    given = decode_assignment(classic.members["-new"].assignment)
+    assert [tp.partition for tp in flatten_by_topic(given.assigned_partitions)] == [0, 1, 2]
+
+
+def test_classic_group_takes_the_target() -> None:
+    d = Driver()
+    d.join("n")
+    joined = join(d, "c")
+    target = list(d.group.data.target["c"][T])
+    assert target
+    assert partitions(sync(d, "c", joined.generation)) == []
+    d.heartbeat("n", -1)
+    [member] = downgrade(d.group).members
+    given = decode_assignment(member.assignment)
+    assert [tp.partition for tp in flatten_by_topic(given.assigned_partitions)] == target
+
+
+def test_group_that_is_too_large_for_the_classic_protocol_is_not_downgraded() -> None:
+    d = Driver(classic_max_size=1)
+    d.join("n")
+    join(d, "c")
+    join(d, "c2")
+    d.heartbeat("n", -1)
+    assert d.downgraded is None
+
+
+def test_errors_name_no_member() -> None:
+    d = Driver()
+    d.join("n")
+    join(d, "", instance_id="i")
+    assert join(d, "wrong", instance_id="i").member_id == ""

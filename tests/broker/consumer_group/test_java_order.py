@@ -29,9 +29,17 @@ def test_orders_equal_java() -> None:
 def test_order_of_a_timeline_map() -> None:
     names = ["alpha", "beta", "gamma", "delta", "m5"]
     listed = timeline_order(names, 5)
-    assert listed == ["alpha", "gamma", "m5", "delta", "beta"]
-    # Members of one bucket keep that order, as the assignments of Kafka 4.3.0 show.
+    # Three keys are in the first slot, from the last that was added to the first.
+    assert listed == ["m5", "gamma", "alpha", "delta", "beta"]
     assert hash_order(listed, text_hash) == ["alpha", "m5", "delta", "gamma", "beta"]
+
+
+def test_members_of_one_bucket() -> None:
+    # They keep the order of the timeline map, as an assignment of Kafka 4.3.0 showed.
+    names = ["n1", "n2", "pU_QaPrpSC-TLK22TUu2zg"]
+    listed = timeline_order(names, 3)
+    assert listed == ["pU_QaPrpSC-TLK22TUu2zg", "n2", "n1"]
+    assert hash_order(listed, text_hash) == ["n1", "pU_QaPrpSC-TLK22TUu2zg", "n2"]
 
 
 def test_hashes_equal_java() -> None:

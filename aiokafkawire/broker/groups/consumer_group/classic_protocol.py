@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.consumer_group.core import JOIN, REBALANCE, SYNC, GroupCore
@@ -60,6 +62,7 @@ def join(group: GroupCore, event: Join, now: float) -> None:
         subscription = decode_subscription(event.protocols[0][1])
     except MalformedMessage as error:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
+    replaced = None if event.instance_id is None else group.data.static_member(event.instance_id)
     member = _joining_member(group, event)
     updated = replace(
         member,
@@ -74,17 +77,15 @@ def join(group: GroupCore, event: Join, now: float) -> None:
         classic=ClassicProtocolMember(round(event.session_timeout_s * 1000), event.protocols),
     )
     owned = to_owned(subscription, group.topics)
+    if replaced is not None and replaced.classic is None and group.may_downgrade(updated.member_id):
+        after = group.downgrade_with(member, updated, owned, now)
+        group.add(GroupReply(event.reply, _joined(after)))
+        return
     after = group.update_member(member, updated, owned, now, event.timestamp_ms)
     group.extend_session(after, now)
     group.timers.cancel((JOIN, after.member_id))
     group.timers.set((SYNC, after.member_id), now + event.rebalance_timeout_s)
-    result = JoinResult(
-        member_id=after.member_id,
-        generation=after.epoch,
-        protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol=event.protocols[0][0],
-    )
-    group.add(GroupReply(event.reply, result))
+    group.add(GroupReply(event.reply, _joined(after)))
 
 
 def sync(group: GroupCore, event: Sync, now: float) -> None:
@@ -100,7 +101,7 @@ def sync(group: GroupCore, event: Sync, now: float) -> None:
         event.protocol is not None and event.protocol not in names
     ):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    is_behind = member.epoch < group.data.epoch
+    is_behind = member.epoch < group.rejoin_epoch
     if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _expect_join(group, member, now)
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -109,7 +110,7 @@ def sync(group: GroupCore, event: Sync, now: float) -> None:
     result = SyncResult(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol=names[0],
-        assignment=assignment_data(member, group.topics),
+        assignment=assignment_data(member, member.assigned, group.topics),
     )
     group.add(GroupReply(event.reply, result))
 
@@ -125,9 +126,9 @@ def heartbeat(group: GroupCore, event: Heartbeat, now: float) -> None:
     code = ErrorCode.NONE
     is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS
     if (
-        member.epoch < group.data.epoch
+        member.epoch < group.rejoin_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (is_waiting and _is_any_released(group, member))
+        or (is_waiting and not _waits_for_any(group, member))
     ):
         code = ErrorCode.REBALANCE_IN_PROGRESS
         _expect_join(group, member, now)
@@ -143,18 +144,30 @@ def to_owned(subscription: ConsumerProtocolSubscription, topics: TopicsImage) ->
     }
 
 
-def assignment_data(member: ConsumerGroupMember, topics: TopicsImage) -> bytes:
-    """Return the partitions of a member in the version of its own subscription."""
+def assignment_data(
+    member: ConsumerGroupMember, partitions: Mapping[UUID, Iterable[int]], topics: TopicsImage
+) -> bytes:
+    """Return partitions in the version of the member's own subscription."""
     assert member.classic is not None
     version: int = _VERSION.unpack_from(member.classic.protocols[0][1])[0]
     return encode_assignment(
         [
             (topics.names[topic], partition)
-            for topic, parts in member.assigned.items()
+            for topic, parts in partitions.items()
             if topic in topics.names
             for partition in sorted(parts)
         ],
         version=min(version, LATEST_VERSION),
+    )
+
+
+def _joined(member: ConsumerGroupMember) -> JoinResult:
+    assert member.classic is not None
+    return JoinResult(
+        member_id=member.member_id,
+        generation=member.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol=member.classic.protocols[0][0],
     )
 
 
@@ -198,10 +211,10 @@ def _classic_member(
     return member
 
 
-def _is_any_released(group: GroupCore, member: ConsumerGroupMember) -> bool:
-    """Return True if a partition that the member waits for is free now."""
+def _waits_for_any(group: GroupCore, member: ConsumerGroupMember) -> bool:
+    """Return True while another member owns a partition of the member's target."""
     return any(
-        part not in member.assigned.get(topic, {}) and not group.data.is_owned(topic, part)
+        part not in member.assigned.get(topic, {}) and group.data.is_owned(topic, part)
         for topic, parts in group.data.target.get(member.member_id, {}).items()
         for part in parts
     )

@@ -6,6 +6,11 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.consumer_group.classic_protocol import assignment_data
 from aiokafkawire.broker.groups.consumer_group.group import ConsumerGroup
+from aiokafkawire.broker.groups.consumer_group.java_order import (
+    hash_order,
+    text_hash,
+    timeline_order,
+)
 from aiokafkawire.broker.groups.consumer_group.member import (
     ClassicProtocolMember,
     ConsumerGroupMember,
@@ -45,15 +50,21 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, policy: str) -> None:
     if len(classic.members) >= group.settings.max_size:
         raise _refusal(classic, "the group size exceeds the maximum consumer group size")
     try:
-        members = [_to_consumer(classic, group, each) for each in classic.members.values()]
+        listed = hash_order(classic.members, text_hash)
+        members = [_to_consumer(classic, group, classic.members[each]) for each in listed]
     except MalformedMessage as error:
         raise _refusal(classic, "the embedded consumer protocol is malformed") from error
     group.adopt(members, classic.generation)
 
 
-def downgrade(group: ConsumerGroup) -> PersistedGroup:
-    """Return the classic group that a consumer group with classic members only becomes."""
-    members = [_to_classic(group, member) for member in group.data.members.values()]
+def downgrade(group: ConsumerGroup, joined: str | None = None) -> PersistedGroup:
+    """Return the classic group that a consumer group with classic members only becomes.
+
+    The first member of Kafka's map leads; `joined` is added after the others.
+    """
+    listed = timeline_order(group.data.members, group.data.most_members)
+    listed.sort(key=lambda member_id: member_id == joined)
+    members = [_to_classic(group, group.data.members[member_id]) for member_id in listed]
     return PersistedGroup(
         state=ClassicGroupState.STABLE,
         generation=group.data.epoch,
@@ -99,6 +110,7 @@ def _to_consumer(
 
 def _to_classic(group: ConsumerGroup, member: ConsumerGroupMember) -> ClassicGroupMember:
     assert member.classic is not None
+    target = group.data.target.get(member.member_id, {})
     return ClassicGroupMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -108,6 +120,6 @@ def _to_classic(group: ConsumerGroup, member: ConsumerGroupMember) -> ClassicGro
         rebalance_timeout_s=member.rebalance_timeout_ms / 1000,
         protocols=member.classic.protocols,
         session_deadline=0.0,
-        assignment=assignment_data(member, group.topics),
+        assignment=assignment_data(member, target, group.topics),
         is_new=False,
     )

@@ -101,7 +101,7 @@ class ConsumerGroups:
         group: ConsumerGroup,
         event: Any,
         is_visible: Callable[[str], bool] = is_every_topic_visible,
-    ) -> tuple[list[GroupReply], bool]:
+    ) -> tuple[list[GroupReply], Downgrade | None]:
         """Apply an event to a group and append its records.
 
         Args:
@@ -110,7 +110,7 @@ class ConsumerGroups:
             is_visible: Returns True for topics that a regular expression may match.
 
         Returns:
-            The replies, and True if the group becomes a classic group.
+            The replies, and the effect by which the group becomes a classic group.
 
         Raises:
             StorageError: The records were not stored. The group must be loaded again.
@@ -118,7 +118,7 @@ class ConsumerGroups:
         group.settings, group.topics = self._settings(group.group_id), self.topics()
         before = (group.data.epoch, dict(group.data.members)) if self._logs(event) else None
         replies: list[GroupReply] = []
-        becomes_classic = False
+        conversion: Downgrade | None = None
         for effect in group.handle(event, self._clock.now()):
             if isinstance(effect, AppendRecords):
                 self.log.append(group.group_id, effect.records)
@@ -128,10 +128,10 @@ class ConsumerGroups:
                 self._resolve(group, effect, is_visible)
             else:
                 assert isinstance(effect, Downgrade)
-                becomes_classic = True
+                conversion = effect
         if before is not None:
             self._log_changes(group, *before)
-        return replies, becomes_classic
+        return replies, conversion
 
     def topics(self) -> TopicsImage:
         """Return all topics, at their current version."""
@@ -179,6 +179,8 @@ class ConsumerGroups:
             first_epoch=int(release.since(FIRST_EPOCH_1_SINCE)),
             checks_assignment_epochs=release.since(ASSIGNMENT_EPOCHS_SINCE),
             allows_downgrade=options.group_consumer_migration_policy in DOWNGRADING_POLICIES,
+            classic_max_size=options.group_max_size,
+            rejoins_once_assigned=release.since(ASSIGNMENT_EPOCHS_SINCE),
         )
 
     def _resolve(

@@ -96,11 +96,12 @@ class GroupCore:
         """Return the member that joins with an instance id, which may replace another.
 
         Raises:
-            ApiError: The instance id belongs to a member that has not left.
+            ApiError: The instance id belongs to a member of the consumer protocol that has not
+                left. A classic member is replaced, as it cannot announce that it returns.
         """
         if existing is None:
             return ConsumerGroupMember(member_id=member_id, instance_id=instance_id)
-        if existing.epoch != LEAVE_STATIC_EPOCH:
+        if existing.classic is None and existing.epoch != LEAVE_STATIC_EPOCH:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group"
@@ -163,10 +164,35 @@ class GroupCore:
         timestamp_ms: int,
     ) -> ConsumerGroupMember:
         """Store what a member reports, assign if it is due, and reconcile the member."""
-        newest = None if updated.member_id in self.data.members else updated.member_id
+        newest = updated.member_id if updated.epoch == JOIN_EPOCH else None
         bumps = self._write_metadata(member, updated)
         self._bump_epoch(bumps=bumps)
         self._assign(now, timestamp_ms, newest)
+        return self._reconcile(member, updated, owned, now)
+
+    def downgrade_with(
+        self,
+        member: ConsumerGroupMember,
+        updated: ConsumerGroupMember,
+        owned: OwnedPartitions | None,
+        now: float,
+    ) -> ConsumerGroupMember:
+        """Convert the group: a classic member replaces its last member of the consumer protocol.
+
+        The classic group rebalances if the assignment does not fit the new subscriptions.
+        """
+        is_stale = self._needs_epoch(bumps=self._write_metadata(member, updated))
+        is_stale |= self.data.assignment_epoch < self.data.epoch
+        self.add(Downgrade(updated.member_id, rebalances=is_stale))
+        return updated if is_stale else self._reconcile(member, updated, owned, now)
+
+    def _reconcile(
+        self,
+        member: ConsumerGroupMember,
+        updated: ConsumerGroupMember,
+        owned: OwnedPartitions | None,
+        now: float,
+    ) -> ConsumerGroupMember:
         goal = Goal(
             self.data.assignment_epoch,
             self.data.target.get(updated.member_id, {}),
@@ -204,12 +230,19 @@ class GroupCore:
 
     def _bump_epoch(self, *, bumps: bool) -> None:
         """Start the next epoch if a subscription changed, or a topic that it includes."""
-        if not bumps and self._seen_topics == self.topics.version:
-            return
+        if self._needs_epoch(bumps=bumps):
+            new_hash = metadata_hash(self.data.subscribed_topics(), self.topics)
+            self.write(records.group_metadata(self.group_id, self.data.epoch + 1, new_hash))
+
+    def _needs_epoch(self, *, bumps: bool) -> bool:
+        if bumps:
+            self._seen_topics = self.topics.version
+            return True
+        if self._seen_topics == self.topics.version:
+            return False
         self._seen_topics = self.topics.version
         new_hash = metadata_hash(self.data.subscribed_topics(), self.topics)
-        if bumps or new_hash != self.data.metadata_hash or not self.data.epoch:
-            self.write(records.group_metadata(self.group_id, self.data.epoch + 1, new_hash))
+        return new_hash != self.data.metadata_hash or not self.data.epoch
 
     def _assign(self, now: float, timestamp_ms: int, newest: str | None) -> None:
         """Compute the target assignment if the group has a new epoch and the interval is over."""
@@ -279,20 +312,27 @@ class GroupCore:
             self._drop_unused_regex(member.subscribed_regex)
             for timer in (SESSION, REBALANCE, JOIN, SYNC):
                 self.timers.cancel((timer, member.member_id))
-        if self._becomes_classic:
+        if self.may_downgrade():
             self.add(Downgrade())
             return
         new_hash = metadata_hash(self.data.subscribed_topics(), self.topics)
         self.write(records.group_metadata(self.group_id, self.data.epoch + 1, new_hash))
 
-    @property
-    def _becomes_classic(self) -> bool:
-        members = self.data.members.values()
+    def may_downgrade(self, replaced: str | None = None) -> bool:
+        """Return True if the group may be converted: all members, but for one, are classic ones."""
+        members = self.data.members
         return (
-            bool(members)
+            0 < len(members) <= self.settings.classic_max_size
             and self.settings.allows_downgrade
-            and all(member.classic is not None for member in members)
+            and all(each.classic is not None for key, each in members.items() if key != replaced)
         )
+
+    @property
+    def rejoin_epoch(self) -> int:
+        """Epoch that a classic member must have: with an older one it has to rejoin."""
+        if self.settings.rejoins_once_assigned:
+            return self.data.assignment_epoch
+        return self.data.epoch
 
     def _write_removal(self, member: ConsumerGroupMember) -> None:
         self.write(records.tombstone(records.current_assignment(self.group_id, member)))

@@ -35,8 +35,11 @@ __all__ = (
 class ConsumerGroupSettings:
     """Configs of the group and its broker. Times are in seconds.
 
-    `first_epoch` is the epoch of a new group. With `checks_assignment_epochs`, a commit may have an
-    older epoch for partitions that the member has owned since (KIP-1251).
+    `max_size` is the limit of a consumer group, `classic_max_size` that of a group that becomes a
+    classic one. `first_epoch` is the epoch of a new group. With `checks_assignment_epochs`, a
+    commit may have an older epoch for partitions that the member has owned since (KIP-1251). With
+    `rejoins_once_assigned`, a classic member rejoins when there is an assignment of a newer epoch,
+    otherwise as soon as there is a newer epoch.
     """
 
     session_timeout_s: float = 45.0
@@ -48,6 +51,8 @@ class ConsumerGroupSettings:
     first_epoch: int = 1
     checks_assignment_epochs: bool = True
     allows_downgrade: bool = True
+    classic_max_size: int = 2**31 - 1
+    rejoins_once_assigned: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,13 @@ class ResolveRegexes:
 
 @dataclass(frozen=True, slots=True)
 class Downgrade:
-    """Make a classic group of the group: only classic members are left."""
+    """Make a classic group of the group: only classic members are left.
+
+    `joined` is the id of a member that replaces the last one of the consumer protocol.
+    """
+
+    joined: str | None = None
+    rebalances: bool = True
 
 
 Effect = AppendRecords | GroupReply | ResolveRegexes | Downgrade
@@ -111,7 +122,7 @@ def failed_reply(event: Any, error: ApiError | StorageError) -> GroupReply:
     if isinstance(event, ConsumerGroupHeartbeat):
         return GroupReply(event.reply, HeartbeatResult(code=error.code, message=error.message))
     if isinstance(event, Join):
-        return GroupReply(event.reply, JoinResult(code=error.code, member_id=event.member_id))
+        return GroupReply(event.reply, JoinResult(code=error.code))
     if isinstance(event, Sync):
         return GroupReply(event.reply, SyncResult(code=error.code))
     return GroupReply(event.reply, error.code)

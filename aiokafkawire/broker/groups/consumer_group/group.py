@@ -32,6 +32,7 @@ from aiokafkawire.broker.groups.consumer_group.member import (
 from aiokafkawire.broker.groups.consumer_group.metadata import ConsumerGroupState
 from aiokafkawire.broker.groups.consumer_group.records import GroupRecord
 from aiokafkawire.broker.groups.consumer_group.regexes import InvalidRegex, compile_pattern
+from aiokafkawire.broker.groups.consumer_group.topics import metadata_hash
 from aiokafkawire.broker.groups.events import (
     Delete,
     GroupDeadlineReached,
@@ -75,11 +76,13 @@ class ConsumerGroup(GroupCore):
 
     def adopt(self, members: Iterable[ConsumerGroupMember], epoch: int) -> None:
         """Take the members of a classic group, whose generation becomes the epoch."""
-        self.write(records.group_metadata(self.group_id, epoch, 0))
         members = tuple(members)
         for member in members:
-            target = {topic: tuple(parts) for topic, parts in member.assigned.items()}
             self.write(records.member_metadata(self.group_id, member))
+        known_hash = metadata_hash(self.data.subscribed_topics(), self.topics)
+        self.write(records.group_metadata(self.group_id, epoch, known_hash))
+        for member in members:
+            target = {topic: tuple(parts) for topic, parts in member.assigned.items()}
             self.write(records.target_assignment(self.group_id, member.member_id, target))
         self.write(records.assignment_metadata(self.group_id, epoch, 0))
         for member in members:

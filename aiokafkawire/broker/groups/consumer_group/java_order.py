@@ -43,6 +43,8 @@ def partition_order(partitions: tuple[int, ...]) -> tuple[int, ...]:
 def timeline_order(keys: Iterable[str], most: int) -> list[str]:
     """Return keys in the order in which Kafka's `TimelineHashMap` iterates.
 
+    It returns the keys of one slot from the last to the first.
+
     Args:
         keys: Keys in the order in which they were added.
         most: Largest number of keys that the map had; it never shrinks.
@@ -57,7 +59,9 @@ def timeline_order(keys: Iterable[str], most: int) -> list[str]:
         signed = value - (1 << 32) if value >> 31 else value
         return ((signed * FIBONACCI) & (2**64 - 1)) >> shift
 
-    return sorted(keys, key=slot)
+    found = list(keys)
+    found.reverse()
+    return sorted(found, key=slot)
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
