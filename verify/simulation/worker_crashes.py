@@ -81,7 +81,8 @@ def main(count: int, first_seed: int) -> int:
             runs += 1
             if result.failures:
                 failed += 1
-                print(f"seed {seed}, {point.ending} on {point.backend}: {point.plan.steps[0]}")
+                where = f"seed {seed}, {point.ending} on {point.backend}"
+                print(f"{where}: {point.plan.steps[0]}", flush=True)
                 for failure in result.failures:
                     print(f"  {failure.kind}: {failure.text}")
         print(f"seed {seed}: {runs} runs, {failed} failed", flush=True)
