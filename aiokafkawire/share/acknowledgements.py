@@ -90,6 +90,7 @@ class PartitionAcknowledgements:
         batches: list[AcknowledgedOffsets] = []
         for first, last, kind in self.types:
             before = batches[-1] if batches else None
+            # mutation: acknowledged-ranges-merge-over-gaps
             if before is None or first != before.last_offset + 1:
                 batches.append(AcknowledgedOffsets(first, last, [kind]))
                 continue

@@ -137,6 +137,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             await self._lifecycle.stop(_close_cluster, NEVER)
             return None
         session.delivery.stop()
+        # mutation: records-accepted-after-exception
         if body_error is None:
             session.delivery.mark_processed(current_task())
         cancelled = body_error is not None and not isinstance(body_error, Exception)

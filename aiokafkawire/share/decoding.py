@@ -128,6 +128,7 @@ def _select(
                 continue
             if part.first_offset > wanted.last:
                 break
+            # mutation: records-outside-acquired-ranges-delivered
             records = part.between(wanted.first, wanted.last)
             last = records.last_offset
             if last is None:

@@ -64,6 +64,7 @@ class DeliveredRecords:
 
     def release(self) -> None:
         """Release all records, unless the application has acknowledged them."""
+        # mutation: cancelled-task-accepts-its-records
         self._acknowledge(self.first, self.last, AcknowledgeType.RELEASE)
 
     def renew(self, ranges: list[tuple[int, int]], before: float) -> None:

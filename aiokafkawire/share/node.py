@@ -406,6 +406,7 @@ class ShareNode:
         self._apply(events.FetchResponded(effect.request, fetched))
         for part, records in decoded:
             partition, lock = part.partition, part.lock
+            # mutation: gaps-not-acknowledged
             if records.gaps:
                 self.acknowledge(partition, records.gaps, GAP, lock)
             if records.missing:

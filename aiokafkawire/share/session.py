@@ -108,6 +108,7 @@ def send_when_due(
     context.remove_expired(now)
     partitions = context.fetchable(now)
     wants_fetch = context.wants_records and bool(partitions)
+    # mutation: renewal-sent-in-fetch
     if context.pending and (
         context.urgent
         or (not wants_fetch and now >= context.acknowledge_at)
@@ -214,6 +215,7 @@ def acknowledged(
     now: float,
 ) -> Outcome:
     effects = _results(context, state.sent, event)
+    # mutation: epoch-kept-after-acknowledge
     return states.SessionIdle(states.next_epoch(state.epoch), state.listed), effects
 
 
@@ -286,6 +288,8 @@ def lose(
     leave the records locked.
     """
     reason = f"the share session has ended ({event.error.reason}); the record is delivered again"
+    # mutation: unconfirmed-acknowledgements-have-no-result
+    # mutation: unconfirmed-acknowledgements-succeed
     effects = [
         events.CompleteAcknowledgements(
             partition, acknowledgements, _failure(partition, reason, event.error)

@@ -179,6 +179,7 @@ class ShareSessionContext:
             locks = self.locks_of(partition)
             for first, last, kind in acknowledgements.types:
                 if kind != AcknowledgeType.RENEW:
+                    # mutation: acknowledged-records-stay-held
                     locks.remove(first, last)
         return taken
 

@@ -305,6 +305,19 @@ def test_an_expired_lock_is_not_acknowledged() -> None:
     assert (acknowledgements.expired, error) == ({0}, None)
 
 
+def test_an_expired_lock_is_not_acknowledged_with_the_end_of_the_session() -> None:
+    broker, lock = holding(0, 1)
+    broker.now = 10.0
+    broker.acknowledge(RENEW, 1, lock=lock)
+    broker.sent()
+    broker.confirm()
+    broker.acknowledge(ACCEPT, 0, 1, lock=lock)
+    broker.now = LOCK_S
+    broker.handle(events.SessionCloseRequested())
+    request = broker.sent()
+    assert (request.epoch, types(request.acknowledgements)) == (states.FINAL_EPOCH, {1: ACCEPT})
+
+
 def test_if_all_locks_are_expired_nothing_is_sent() -> None:
     broker, lock = holding(0, 1)
     broker.acknowledge(ACCEPT, 0, lock=lock)

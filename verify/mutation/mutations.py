@@ -213,9 +213,29 @@ _OF_OTHERS: dict[str, tuple[str, Operation]] = {
 }
 """Written for bugs that other clients had, one for each."""
 
+_OF_SHARE_GROUPS: dict[str, tuple[str, Operation]] = {
+    "unconfirmed-acknowledgements-have-no-result": ("share", drop(0, at="generators[0].iter")),
+    "unconfirmed-acknowledgements-succeed": ("share", replace("None", at="elt.args[2]")),
+    "gaps-not-acknowledged": ("share", replace("False")),
+    "records-outside-acquired-ranges-delivered": (
+        "share",
+        replace("{expression.func.value}"),
+    ),
+    "cancelled-task-accepts-its-records": ("share", replace("1", at="args[2]")),
+    "records-accepted-after-exception": ("share", replace("True")),
+    "epoch-kept-after-acknowledge": (
+        "share",
+        replace("{expression.args[0]}", at="elts[0].args[0]"),
+    ),
+    "renewal-sent-in-fetch": ("share", drop(1, at="values[1].values[2].args[0].elt")),
+    "acknowledged-ranges-merge-over-gaps": ("share", drop(1)),
+    "acknowledged-records-stay-held": ("share", delete),
+}
+"""Pitfalls of share consumers (KIP-932), among them bugs of other clients."""
+
 BLIND = frozenset(_BLIND)
 
 MUTATIONS = {
     name: Mutation(name, scenario, operation)
-    for name, (scenario, operation) in (_INFORMED | _BLIND | _OF_OTHERS).items()
+    for name, (scenario, operation) in (_INFORMED | _BLIND | _OF_OTHERS | _OF_SHARE_GROUPS).items()
 }

@@ -102,8 +102,11 @@ def test_a_record_is_given_up_only_at_the_limit_or_by_its_application() -> None:
     assert found((acquired("a", 0, 2), ended(0, "archived", 2))) == []
 
 
-def test_an_offset_without_a_record_may_be_archived() -> None:
+def test_an_offset_without_a_record_is_archived_at_once() -> None:
     assert found((*GOOD, acquired("a", 1), ended(1, "archived")), DONE) == []
+    kept = (*GOOD, acquired("a", 1), ended(1, "available"))
+    assert "kept until a lock ended: t-0@1 of work" in str(found(kept, DONE))
+    assert found(kept, (events.Fault(0.5, "", "reset"), *DONE)) == []
 
 
 def test_a_record_that_its_application_did_not_accept() -> None:

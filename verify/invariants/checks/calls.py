@@ -20,6 +20,12 @@ PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "Corru
 SHORTEST_PAUSE = 0.75
 """Shortest backoff as a share of `retry_backoff_ms`: the jitter is 20 %."""
 
+ENDED_SESSIONS = {
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+}
+"""Error codes of a request whose share session has ended."""
+
 UNEXPECTED = "a response with correlation id"
 """Log text of a client that receives a response it does not wait for."""
 
@@ -192,6 +198,7 @@ def _blamed_brokers(run: Run) -> Iterator[Finding]:
 
 def _rejected_requests(run: Run) -> Iterator[Finding]:
     begin = min((event.at for event in run.of(Fault)), default=run.ended_at)
+    closing = {event.client: event.at for event in run.of(Called) if event.name == "stop"}
     for refusal in run.observed.rejected_requests or ():
         client = run.by_client_id.get(refusal.client)
         if refusal.at >= begin or client is None:
@@ -200,6 +207,8 @@ def _rejected_requests(run: Run) -> Iterator[Finding]:
         if refusal.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not one_at_a_time:
             # Requests in flight behind a record that is rejected for its size are rejected too.
             continue
+        if refusal.code in ENDED_SESSIONS and refusal.at >= closing.get(client.name, run.ended_at):
+            continue  # A ShareFetch waited at the broker when its connection was closed.
         yield f"{refusal.api} of {refusal.client}: {ErrorCode(refusal.code).name}", refusal
 
 

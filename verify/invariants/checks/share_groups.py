@@ -12,6 +12,7 @@ from verify.invariants.checks.finding import Finding, NotChecked, group_findings
 from verify.invariants.events import (
     Closed,
     Event,
+    Fault,
     ShareDecided,
     ShareReceived,
     ShareReported,
@@ -149,6 +150,15 @@ def each_record_is_finished_once(run: Run) -> Iterator[Violation]:
         and (record.finished_by, *place[1:], REJECT) not in decided
     ]
     yield from group_findings(16, "records were archived before the delivery limit", lost)
+    begin = min((event.at for event in run.of(Fault)), default=run.ended_at)
+    gaps: list[Finding] = [
+        (f"{change.topic}-{change.partition}@{offset} of {change.group}", change)
+        for change in run.observed.share_changes or ()
+        if isinstance(change, ShareLocksEnded) and change.at < begin
+        for offset in range(change.first, change.last + 1)
+        if change.state == "available" and (change.topic, change.partition, offset) not in data
+    ]
+    yield from group_findings(16, "offsets without a record were kept until a lock ended", gaps)
     accepted: list[Finding] = [
         (f"{place} of {record.finished_by}", record.finished)
         for place, record in found.records.items()
