@@ -99,11 +99,15 @@ class Executor:
         if item.handler.batch is not None:
             await self._run_batch(item)
             return
-        now = self._runtime.clock.now
+        now, handler, records = self._runtime.clock.now, item.handler, item.records
         for _ in range(RECORDS_PER_TURN):
             item.started = now()
+            record = records[item.index]
             try:
-                await self._attempt(item, item.records[item.index])
+                if handler.is_plain:
+                    await handler.function(WorkerRecord(item, record, record.key, record.value))
+                else:
+                    await self._within_limits(item, partial(self._process, item, record))
             except BaseException as error:
                 if not is_failure_of_callback(error):
                     raise
@@ -145,13 +149,6 @@ class Executor:
             if failure is not None and not await self._on_failure(item, failure, number):
                 return
         self._scheduler.yield_turn(item)
-
-    async def _attempt(self, item: WorkItem, record: Record) -> None:
-        handler = item.handler
-        if handler.is_plain:
-            await handler.function(WorkerRecord(item, record, record.key, record.value))
-        else:
-            await self._within_limits(item, partial(self._process, item, record))
 
     async def _within_limits(self, item: WorkItem, process: Callable[[], Awaitable[T]]) -> T:
         """Make an attempt within the limits of threads and time."""

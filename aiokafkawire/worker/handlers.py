@@ -46,7 +46,7 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
         self.record = record
         self.key = key
         self.value = value
-        self.attempt = item.total_attempts + 1
+        self.attempt = item.earlier_attempts + item.attempts + 1
 
     def __repr__(self) -> str:
         return (

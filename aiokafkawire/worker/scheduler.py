@@ -40,6 +40,10 @@ from aiokafkawire.worker.partition_work import (
 
 __all__ = ("Pauses", "Scheduler")
 
+# Attribute access on an Enum class is slow up to Python 3.11.
+_ACTIVE, _DRAINING = PartitionWorkState.ACTIVE, PartitionWorkState.DRAINING
+_FENCED = PartitionWorkState.FENCED
+
 
 class Pauses(NamedTuple):
     """Partitions to pause and to resume."""
@@ -118,8 +122,8 @@ class Scheduler:
         """Start no more records of these partitions."""
         for tp in partitions:
             work = self._partitions.get(tp)
-            if work is not None and work.state is PartitionWorkState.ACTIVE:
-                work.state = PartitionWorkState.DRAINING
+            if work is not None and work.state is _ACTIVE:
+                work.state = _DRAINING
                 self._discard(work)
 
     def is_drained(self, partitions: Iterable[TopicPartition]) -> bool:
@@ -131,7 +135,7 @@ class Scheduler:
         for tp in partitions:
             work = self._partitions.pop(tp, None)
             if work is not None:
-                work.state = PartitionWorkState.FENCED
+                work.state = _FENCED
                 self._discard(work)
                 work.budget.size -= work.size
                 # Records of the work before it may run, too, if it was fenced in between.
@@ -237,15 +241,15 @@ class Scheduler:
             True if the next record of the item is to run now, False if the item has ended: it has
             no more records, or its partition was revoked.
         """
-        work = item.partition
-        if work.state is PartitionWorkState.FENCED:
+        work, records, index = item.partition, item.records, item.index
+        if work.state is _FENCED:
             self._end_fenced(item)
             return False
-        work.offsets.finish(item.records[item.index].offset)
-        item.index += 1
+        work.offsets.finish(records[index].offset)
+        item.index = index = index + 1
         if item.attempts or item.earlier_attempts:
             item.forget_failures()
-        if item.index < len(item.records) and work.state is PartitionWorkState.ACTIVE:
+        if index < len(records) and work.state is _ACTIVE:
             return True
         self._end(item)
         return False
@@ -265,7 +269,7 @@ class Scheduler:
         del work.running[item]
         work.size -= item.size
         work.budget.size -= item.size
-        if key is not None and work.state is PartitionWorkState.ACTIVE:
+        if key is not None and work.state is _ACTIVE:
             waiting = work.waiting[key]
             if waiting:
                 self._make_next(waiting.popleft())
@@ -295,7 +299,7 @@ class Scheduler:
     def yield_turn(self, item: WorkItem) -> None:
         """Let items of other partitions run before the next record of a running item."""
         work = item.partition
-        if work.state is PartitionWorkState.ACTIVE:
+        if work.state is _ACTIVE:
             del work.running[item]
             self._make_ready(item)
         else:
@@ -304,9 +308,9 @@ class Scheduler:
     def retry(self, item: WorkItem, due: float) -> None:
         """Run the rest of a running item at `due`. Items with its ordering key wait meanwhile."""
         work = item.partition
-        if work.state is PartitionWorkState.FENCED:
+        if work.state is _FENCED:
             self._end_fenced(item)
-        elif work.state is PartitionWorkState.DRAINING:
+        elif work.state is _DRAINING:
             self._end(item)
         else:
             del work.running[item]
