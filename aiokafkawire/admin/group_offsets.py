@@ -167,7 +167,7 @@ class GroupOffsetOperations(Operations):
         timeout_ms: int | None = None,
         return_errors: bool = False,
     ) -> Mapping[str, GroupLag | KafkaError]:
-        """Return how far groups are behind the ends of the partitions they have committed.
+        """Return the lag of groups in the partitions for which they have committed offsets.
 
         The requests are one per coordinator and one per partition leader, however many groups
         there are (brokers before 3.0: one per group).

@@ -305,8 +305,9 @@ async def list_groups(
             # Two brokers may list a group while its coordinator moves.
             if not protocol_types or group.protocol_type in protocol_types:
                 groups.setdefault(group.group_id, listing(group))
-    raise_broker_failures(groups, failed, len(responses))
-    return [groups[name] for name in sorted(groups)]
+    in_order = dict(sorted(groups.items()))
+    raise_broker_failures(in_order, failed, len(responses))
+    return [*in_order.values()]
 
 
 async def delete_groups(

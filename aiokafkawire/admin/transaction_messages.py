@@ -204,8 +204,9 @@ async def list_transactions(
                     TransactionState(state.transaction_state),
                 ),
             )
-    raise_broker_failures(found, failed, len(responses))
-    return [found[transactional_id] for transactional_id in sorted(found)]
+    in_order = dict(sorted(found.items()))
+    raise_broker_failures(in_order, failed, len(responses))
+    return [*in_order.values()]
 
 
 def marker_request(spec: AbortTransactionSpec) -> WriteTxnMarkersRequest:

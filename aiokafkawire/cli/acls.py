@@ -11,6 +11,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     split_errors,
@@ -44,7 +45,6 @@ PATTERNS = ("literal", "prefixed", "match", "any")
 CLUSTER_NAME = "kafka-cluster"
 
 F = TypeVar("F", bound=Callable[..., Any])
-Errors = Sequence[Exception]
 
 
 class Selection(NamedTuple):

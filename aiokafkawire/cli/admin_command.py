@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "AdminCommand",
+    "Errors",
     "admin_command",
     "changing",
+    "list_items",
     "print_results",
     "rows_table",
     "split_errors",
@@ -46,7 +48,10 @@ MIN_WATCH_S = 0.1
 
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
-AdminWork = Callable[["Admin"], Awaitable[Sequence[Exception]]]
+Errors = Sequence[Exception]
+"""What failed in a command: a line each on stderr."""
+
+AdminWork = Callable[["Admin"], Awaitable[Errors]]
 """The requests and the output of a command; returns what failed."""
 
 
@@ -68,15 +73,27 @@ class AdminCommand(NamedTuple):
             print_stderr(f"% no {what}")
 
     async def print_rows(
-        self, rows: Iterable[Mapping[str, Any]], empty: str, *, as_json: bool
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        empty: str,
+        *,
+        as_json: bool,
+        errors: Errors = (),
     ) -> None:
-        """Print items as a table or as JSON lines; report on stderr that there are none."""
+        """Print items as a table or as JSON lines.
+
+        Args:
+            rows: The items, each with the same names.
+            empty: Items in the plural, to report on stderr that there are none.
+            as_json: Print JSON lines.
+            errors: Errors of the command. If there are some, `empty` is not reported.
+        """
         listed = list(rows)
         if as_json:
             await print_results("".join(map(json_line, listed)))
         elif listed:
             await print_results(rows_table(listed))
-        else:
+        elif not errors:
             self.note_empty(empty)
 
     def execute(
@@ -91,7 +108,7 @@ class AdminCommand(NamedTuple):
         """
         from aiokafkawire.admin import Admin  # noqa: PLC0415 - it imports every message
 
-        async def run_with_admin() -> Sequence[Exception]:
+        async def run_with_admin() -> Errors:
             async with Admin(**self.options) as admin:
                 if watch_s is None:
                     return await _attempt(work, admin)
@@ -99,9 +116,7 @@ class AdminCommand(NamedTuple):
 
         return self.run(run_with_admin, has_output=has_output)
 
-    def run(
-        self, function: Callable[[], Awaitable[Sequence[Exception]]], *, has_output: bool = True
-    ) -> int:
+    def run(self, function: Callable[[], Awaitable[Errors]], *, has_output: bool = True) -> int:
         """Run a coroutine function, print one line per error, and return the exit code."""
         if has_output:
             require_stdout()
@@ -127,7 +142,7 @@ def report(errors: Iterable[Exception]) -> int:
     return code
 
 
-async def _attempt(work: AdminWork, admin: Admin) -> Sequence[Exception]:
+async def _attempt(work: AdminWork, admin: Admin) -> Errors:
     try:
         return await work(admin)
     except PartialFailure as error:
@@ -287,6 +302,15 @@ def split_errors(results: Mapping[K, V | KafkaError]) -> tuple[dict[K, V], list[
         else:
             found[key] = result
     return found, errors
+
+
+async def list_items(call: Awaitable[list[V]]) -> tuple[list[V], Errors]:
+    """Return the items that a call found, and its errors if a part of it failed."""
+    try:
+        return await call, ()
+    except PartialFailure as error:
+        found: Mapping[Any, V] = error.succeeded
+        return [*found.values()], [*error.failed.values()]
 
 
 def rows_table(rows: Iterable[Mapping[str, Any]]) -> str:

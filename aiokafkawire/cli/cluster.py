@@ -9,6 +9,7 @@ import click
 
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
+    Errors,
     admin_command,
     print_results,
     rows_table,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = ("cluster",)
-
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="Print nodes, features, quorum and log directories.")

@@ -11,6 +11,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     print_results,
@@ -41,7 +42,6 @@ TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
 """Source of values that are set on a topic; it inherits others from the brokers."""
 
 F = TypeVar("F", bound=Callable[..., Any])
-Errors = Sequence[Exception]
 Resources = list[tuple[str, str]]
 """Type and name of each resource."""
 

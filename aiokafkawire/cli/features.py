@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aiokafkawire.cli.admin_command import AdminCommand, Changing, admin_command, changing
+from aiokafkawire.cli.admin_command import (
+    AdminCommand,
+    Changing,
+    Errors,
+    admin_command,
+    changing,
+)
 from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
 from aiokafkawire.errors import InvalidOption, KafkaError, PartialFailure
 
@@ -16,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ("features",)
 
-Errors = Sequence[Exception]
 
 SHOW = "show"
 

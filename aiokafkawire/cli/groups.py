@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +9,10 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
+    list_items,
     print_results,
     rows_table,
     split_errors,
@@ -26,7 +27,6 @@ from aiokafkawire.cli.group_reports import (
     group_to_dict,
 )
 from aiokafkawire.cli.tables import json_line, pluralize
-from aiokafkawire.errors import KafkaError, PartialFailure
 
 if TYPE_CHECKING:
     from aiokafkawire.admin import Admin, GroupListing
@@ -44,8 +44,6 @@ STATES = (
     "Reconciling",
     "Stable",
 )
-
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="List, describe and delete groups.")
@@ -90,7 +88,7 @@ def list_command(
     """Print the groups of the cluster, one per line."""
 
     async def show(client: Admin) -> Errors:
-        listed, failed = await _list_groups(client, types, states)
+        listed, errors = await list_items(client.list_groups(types=types, states=states))
         rows = [listing_to_dict(group) for group in listed]
         if as_json:
             await print_results("".join(map(json_line, rows)))
@@ -98,22 +96,11 @@ def list_command(
             await print_results(rows_table(rows))
         else:
             await print_results("".join(f"{group.group_id}\n" for group in listed))
-        if not rows and not failed and not as_json:
+        if not rows and not errors and not as_json:
             admin.note_empty("groups")
-        return failed
+        return errors
 
     return admin.execute(show, watch_s=watch_s)
-
-
-async def _list_groups(
-    client: Admin, types: Sequence[str], states: Sequence[str]
-) -> tuple[list[GroupListing], list[KafkaError]]:
-    """Return the groups of the brokers that answered, and the errors of the others."""
-    try:
-        return await client.list_groups(types=types, states=states), []
-    except PartialFailure as error:
-        found: dict[Any, GroupListing] = dict(error.succeeded)
-        return sorted(found.values(), key=lambda each: each.group_id), [*error.failed.values()]
 
 
 @groups.command("describe", short_help="Print state, members, and lag per partition.")

@@ -11,6 +11,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     split_errors,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ("offsets",)
 
-Errors = Sequence[Exception]
 Resets = dict[TopicPartition, "OffsetReset"]
 
 SPECS = {
@@ -84,8 +84,7 @@ def show_command(
             for tp, each in sorted(found.items())
             if each is not None
         ]
-        if rows or as_json or not errors:
-            await admin.print_rows(rows, "committed offsets", as_json=as_json)
+        await admin.print_rows(rows, "committed offsets", as_json=as_json, errors=errors)
         return errors
 
     return admin.execute(show, watch_s=watch_s)
@@ -160,8 +159,7 @@ def list_command(
             }
             for tp, each in found.items()
         ]
-        if rows:
-            await admin.print_rows(rows, "offsets", as_json=as_json)
+        await admin.print_rows(rows, "offsets", as_json=as_json, errors=errors)
         return errors
 
     return admin.execute(show)

@@ -13,6 +13,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     split_errors,
@@ -38,8 +39,6 @@ __all__ = ("parse_reassignments", "partitions")
 
 MAX_FILE_CHARACTERS = 64 * 2**20
 ANY_LOG_DIR = "any"
-
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="Move replicas, and elect leaders.")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from aiokafkawire.cli.admin_command import AdminCommand, Changing, admin_command, changing
+from aiokafkawire.cli.admin_command import (
+    AdminCommand,
+    Changing,
+    Errors,
+    admin_command,
+    changing,
+)
 from aiokafkawire.cli.common_options import SuggestingGroup, json_option
 from aiokafkawire.errors import InvalidOption
 
@@ -20,7 +26,6 @@ __all__ = ("quotas",)
 ENTITY_TYPES = ("user", "client-id", "ip")
 
 F = TypeVar("F", bound=Callable[..., Any])
-Errors = Sequence[Exception]
 Entity = dict[str, str | None]
 """Name by entity type; None is the default entity of the type."""
 

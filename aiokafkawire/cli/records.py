@@ -10,6 +10,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     split_errors,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from aiokafkawire.admin import Admin
 
 __all__ = ("records",)
-
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="Delete the oldest records of partitions.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -11,6 +11,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     print_results,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ("topic_text", "topic_to_dict", "topics")
 
 F = TypeVar("F", bound=Callable[..., Any])
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="List, describe, create, change and delete topics.")

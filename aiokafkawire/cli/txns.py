@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +10,10 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
+    list_items,
     print_results,
     split_errors,
 )
@@ -26,16 +27,14 @@ from aiokafkawire.cli.partition_arguments import (
     parse_partitions,
 )
 from aiokafkawire.cli.tables import json_line, pluralize
-from aiokafkawire.errors import InvalidOption, KafkaError, PartialFailure
+from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafkawire.admin import (
         Admin,
-        HangingTransaction,
         ProducerState,
         TransactionDescription,
-        TransactionListing,
     )
 
 __all__ = ("txns",)
@@ -54,8 +53,6 @@ STATES = (
 
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States of an open transaction, which blocks read_committed consumers."""
-
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="List, describe and abort transactions.")
@@ -87,7 +84,9 @@ def list_command(
     """Print the transactional ids of all brokers with their state, one per line."""
 
     async def show(client: Admin) -> Errors:
-        listed, failed = await _list(client, states, duration_ms)
+        listed, errors = await list_items(
+            client.list_transactions(states=states, duration_ms=duration_ms)
+        )
         rows = [
             {
                 "transactional_id": each.transactional_id,
@@ -96,24 +95,11 @@ def list_command(
             }
             for each in listed
         ]
-        if rows or as_json or not failed:
-            empty = f"transactions in {' or '.join(states)}" if states else "transactions"
-            await admin.print_rows(rows, empty, as_json=as_json)
-        return failed
+        empty = f"transactions in {' or '.join(states)}" if states else "transactions"
+        await admin.print_rows(rows, empty, as_json=as_json, errors=errors)
+        return errors
 
     return admin.execute(show)
-
-
-async def _list(
-    client: Admin, states: Sequence[str], duration_ms: int | None
-) -> tuple[list[TransactionListing], list[KafkaError]]:
-    """Return the transactional ids of the brokers that answered, and the errors of the others."""
-    try:
-        return await client.list_transactions(states=states, duration_ms=duration_ms), []
-    except PartialFailure as error:
-        found: dict[Any, TransactionListing] = dict(error.succeeded)
-        listed = sorted(found.values(), key=lambda each: each.transactional_id)
-        return listed, [*error.failed.values()]
 
 
 @txns.command("describe", short_help="Print state, producer, duration and partitions.")
@@ -155,8 +141,7 @@ def producers_command(admin: AdminCommand, *, as_json: bool, partitions: tuple[s
             for tp, producers in found.items()
             for each in producers
         ]
-        if rows or as_json or not errors:
-            await admin.print_rows(rows, "producers", as_json=as_json)
+        await admin.print_rows(rows, "producers", as_json=as_json, errors=errors)
         return errors
 
     return admin.execute(show)
@@ -186,14 +171,9 @@ def hanging_command(
 
     async def show(client: Admin) -> Errors:
         wanted = [*await expand_partitions(client, given)] if given else None
-        try:
-            hanging = await client.find_hanging_transactions(
-                wanted, max_transaction_timeout_ms=older_than_ms
-            )
-            errors: list[KafkaError] = []
-        except PartialFailure as error:
-            found: dict[Any, HangingTransaction] = dict(error.succeeded)
-            hanging, errors = [*found.values()], [*error.failed.values()]
+        hanging, errors = await list_items(
+            client.find_hanging_transactions(wanted, max_transaction_timeout_ms=older_than_ms)
+        )
         rows = [
             {
                 **each.topic_partition._asdict(),
@@ -202,8 +182,7 @@ def hanging_command(
             }
             for each in hanging
         ]
-        if rows or as_json or not errors:
-            await admin.print_rows(rows, "hanging transactions", as_json=as_json)
+        await admin.print_rows(rows, "hanging transactions", as_json=as_json, errors=errors)
         return errors
 
     return admin.execute(show)

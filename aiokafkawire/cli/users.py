@@ -12,6 +12,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     split_errors,
@@ -28,8 +29,6 @@ __all__ = ("users",)
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_VARIABLE = "AIOKAFKAWIRE_NEW_PASSWORD"
 MAX_PASSWORD_CHARACTERS = 4_096
-
-Errors = Sequence[Exception]
 
 
 @click.group(cls=SuggestingGroup, short_help="List, set and delete SCRAM credentials.")
@@ -52,8 +51,7 @@ def list_command(admin: AdminCommand, *, as_json: bool, names: tuple[str, ...]) 
             for user, credentials in sorted(found.items())
             for each in credentials
         ]
-        if rows or as_json or not errors:
-            await admin.print_rows(rows, "users with SCRAM credentials", as_json=as_json)
+        await admin.print_rows(rows, "users with SCRAM credentials", as_json=as_json, errors=errors)
         return errors
 
     return admin.execute(show)
