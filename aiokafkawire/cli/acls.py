@@ -17,7 +17,6 @@ from aiokafkawire.cli.admin_command import (
     split_errors,
 )
 from aiokafkawire.cli.common_options import SuggestingGroup, json_option
-from aiokafkawire.cli.tables import pluralize
 from aiokafkawire.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -211,8 +210,8 @@ def delete_command(
     """
     if not any(selection):
         raise InvalidOption("give at least one option that selects entries")
-    count = pluralize(len(_option_values(selection)), "option")
-    change.confirm(f"Delete the entries that match {count}: {' '.join(_option_values(selection))}?")
+    shown = ", ".join(_option_values(selection))
+    change.confirm(f"Delete the access control entries that match {shown}?")
 
     async def delete(client: Admin) -> Errors:
         filters = _filters(selection, pattern)
