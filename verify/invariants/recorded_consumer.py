@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiokafkawire import Consumer, Record, Records, TopicPartition
-from aiokafkawire.consumer import RebalanceListener
+from aiokafkawire.consumer import RebalanceListener, SubscriptionPattern
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.types import (
     GroupMetadata,
@@ -163,13 +163,17 @@ class RecordedConsumer:
 
     def subscribe(
         self,
-        topics: Iterable[str] = (),
+        topics: Iterable[str] | SubscriptionPattern = (),
         *,
         pattern: Any = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        topics = tuple(topics)
         recorded_listener = _Listener(self._journal, listener)
+        if isinstance(topics, SubscriptionPattern):
+            self.inner.subscribe(topics, listener=recorded_listener)
+            self._journal.note(Subscribed, (), topics.pattern)
+            return
+        topics = tuple(topics)
         self.inner.subscribe(topics, pattern=pattern, listener=recorded_listener)
         shown = None if pattern is None else getattr(pattern, "pattern", pattern)
         self._journal.note(Subscribed, topics, shown)

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from aiokafkawire import SubscriptionPattern
 from aiokafkawire.broker import Drop, SeenRequest
 from aiokafkawire.broker.groups.group_coordinator import Group
 from aiokafkawire.config.consumer_config import CLASSIC_PROTOCOL_OPTIONS
@@ -244,6 +245,11 @@ class Members:
             options["group_instance_id"] = name
         return options
 
+    def matches_at_coordinator(self, life: WorkerLife) -> bool:
+        """Return True if the coordinator matches the pattern of a member, which is every other."""
+        number = int(life.client.name.rpartition("-")[2])
+        return number % 2 == 1 and self.options(life)["group_protocol"] == "consumer"
+
     def switch(self, worker: str) -> None:
         """Use the next protocol from the next life on."""
         self._round[worker] = self._round.get(worker, 0) + 1
@@ -252,7 +258,9 @@ class Members:
         worker = life.consumer(**self.options(life))
         listener = CommitOnRevoke(worker, life) if life.argument("listens") else None
         name = life.client.name
-        if life.argument("pattern"):
+        if life.argument("pattern") and self.matches_at_coordinator(life):
+            worker.subscribe(SubscriptionPattern(PATTERN), listener=listener)
+        elif life.argument("pattern"):
             worker.subscribe(pattern=re.compile(PATTERN), listener=listener)
         else:
             topics = self.topics.get(name, life.argument("topics"))
