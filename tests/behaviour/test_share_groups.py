@@ -20,7 +20,7 @@ from tests.behaviour.support import POLL_MS, WITHIN_S, fill, numbered
 
 pytestmark = [pytest.mark.slow, needs("share groups")]
 
-LOCK_MS = 2_000
+LOCK_MS = 4_000
 EXPLICIT: dict[str, Any] = {"share_acknowledgement_mode": "explicit"}
 
 OpenMember = Callable[..., ShareConsumer]
