@@ -97,9 +97,12 @@ class ShareSessions:
     def route(self) -> None:
         """Give each partition to the session with its leader."""
         by_node: dict[NodeId, set[TopicIdPartition]] = {}
+        metadata = self._cluster.metadata
         for partition in self.assignment:
-            leader = self._cluster.metadata.leader(partition.topic_partition)
-            if leader is not None:
+            leader = metadata.leader(partition.topic_partition)
+            # A topic that was created again has another id, before the assignment has it. A broker
+            # refuses requests with the old id as a whole.
+            if leader is not None and metadata.topic_id(partition.topic) == partition.topic_id:
                 by_node.setdefault(leader.node, set()).add(partition)
         opens = self._supervisor.is_running and not self._is_closing
         for node_id in by_node:

@@ -200,6 +200,28 @@ async def test_records_are_read_from_a_new_leader(
         assert first.value not in seen
 
 
+async def test_a_topic_that_is_created_again_does_not_disturb_others(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    """The broker refuses whole requests for the old topic, which is assigned until a heartbeat."""
+    await broker.create_topic("other")
+    broker.move_leader("other", 0, broker.leader(topic, 0))
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    async with member(broker, topic, group_id) as consumer:
+        consumer.subscribe([topic, "other"])
+        [record] = await take(consumer, 1)
+        record.accept()
+        with anyio.fail_after(WITHIN_S):
+            while len(consumer.assignment()) < 2:
+                await consumer.getmany(timeout_ms=POLL_MS)
+        broker.on(ApiKey.SHARE_GROUP_HEARTBEAT, Drop())
+        await broker.delete_topic("other")
+        await broker.create_topic("other")
+        await fill(broker.bootstrap_servers, topic, numbered(1, start=1))
+        [record] = await take(consumer, 1)
+        await record.accept()
+
+
 async def test_epochs_of_a_session_have_no_gaps(broker: Broker, topic: str, group_id: str) -> None:
     await fill(broker.bootstrap_servers, topic, numbered(5))
     async with member(broker, topic, group_id) as consumer:

@@ -66,7 +66,9 @@ async def test_no_session_is_opened_while_the_consumer_closes() -> None:
     config = ShareConsumerConfig(bootstrap_servers=["localhost"], group_id="work")
     nothing: Any = None
     cluster: Any = SimpleNamespace(
-        metadata=SimpleNamespace(leader=lambda tp: SimpleNamespace(node=2))
+        metadata=SimpleNamespace(
+            leader=lambda tp: SimpleNamespace(node=2), topic_id=lambda topic: ORDERS.topic_id
+        )
     )
     supervisor: Any = SimpleNamespace(is_running=True)
     delivery: Any = SimpleNamespace(buffered_count=0, release_all_but=lambda partitions: None)
