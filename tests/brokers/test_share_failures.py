@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from aiokafkawire import Producer, ShareConsumer, ShareRecord
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType, NewTopic
-from aiokafkawire.errors import AcknowledgementFailed
+from aiokafkawire.errors import AcknowledgementFailed, RequestTimedOut
 from tests.brokers import raw
 from tests.brokers.fixtures import what_real_kafka_needs
 from tests.brokers.kafka import Kafka, Node
@@ -44,7 +44,7 @@ class Queue:
         self.topic, self.group = f"queue-{uuid.uuid4().hex[:12]}", f"group-{uuid.uuid4().hex[:12]}"
 
     def member(self, **options: Any) -> ShareConsumer:
-        options = {"fetch_max_wait_ms": 100, "close_timeout_ms": CLOSE_MS} | options
+        options = {"fetch_max_wait_ms": 100, "close_timeout_ms": CLOSE_MS, **options}
         return ShareConsumer(
             self.topic,
             bootstrap_servers=self.kafka.bootstrap_servers,
@@ -205,12 +205,46 @@ async def test_a_node_stops_between_acquisition_and_acknowledgement(queue: Queue
         leader = await queue.leader()
         leader.suspend()
         try:
+            failed = records[0].accept()
+            with ends_within(0.5 + GRACE_S), pytest.raises(RequestTimedOut):
+                await consumer.commit(timeout_ms=500)
             with ends_within(2 + 0.1 + GRACE_S), pytest.raises(AcknowledgementFailed):
-                await records[0].accept()
+                await failed
             await accept_all(consumer, set(range(1, 10)))
         finally:
             leader.resume()
     await nothing_left(queue)
+
+
+async def test_a_cancelled_task_ends_soon_without_a_broker(queue: Queue) -> None:
+    await queue.write(1)
+    delivered, ended = anyio.Event(), anyio.Event()
+
+    async def work() -> None:
+        try:
+            async with queue.member(**EXPLICIT, close_timeout_ms=30_000) as consumer:
+                [record] = await take(consumer, 1)
+                delivered.set()
+                async with record:
+                    await consumer.getone()
+        finally:
+            ended.set()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work)
+            with anyio.fail_after(WITHIN_S):
+                await delivered.wait()
+            for node in queue.kafka.nodes:
+                node.suspend()
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True), ends_within(1 + GRACE_S):
+                await ended.wait()
+    finally:
+        for node in queue.kafka.nodes:
+            node.resume()
+    async with queue.member(**EXPLICIT) as consumer:
+        await accept_all(consumer, {0})
 
 
 async def test_a_topic_is_deleted_and_created_again(queue: Queue) -> None:
