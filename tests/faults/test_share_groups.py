@@ -385,7 +385,7 @@ async def test_a_broker_that_does_not_respond_leaves_time_to_leave_the_group(
     broker: Broker, topic: str, group_id: str
 ) -> None:
     await fill(broker.bootstrap_servers, topic, numbered(1))
-    consumer = member(broker, topic, group_id, close_timeout_ms=300)
+    consumer = member(broker, topic, group_id, close_timeout_ms=2_000)
     await consumer.start()
     await take(consumer, 1)
     broker.on(ACKNOWLEDGE, Drop())
