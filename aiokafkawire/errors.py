@@ -27,6 +27,7 @@ __all__ = (
     "DeliveriesFailed",
     "DeliveryTimedOut",
     "DeliveryUnknown",
+    "DeserializationFailed",
     "FencedInstanceId",
     "GroupFailed",
     "IllegalState",
@@ -43,6 +44,7 @@ __all__ = (
     "ProtocolError",
     "RecordTooLarge",
     "RequestTimedOut",
+    "SerializationFailed",
     "TlsError",
     "TokenUnavailable",
     "TransactionAborted",
@@ -451,6 +453,21 @@ class CorruptRecord(KafkaError):
         self.next_offset = next_offset
 
 
+class DeserializationFailed(KafkaError):
+    """The key or value of a record cannot be deserialized; the cause is the deserializer's error.
+
+    `record` has the bytes of the key and value.
+
+    What to do: the record counts as delivered, so the next call returns the one after it, and
+    commits this one as any other. To stop at it instead, let the error leave `async with`, which
+    commits nothing of this task, or `seek` to its offset.
+    """
+
+    def __init__(self, reason: str = "", *, record: Any = None, **context: Any) -> None:
+        super().__init__(reason, **context)
+        self.record = record
+
+
 class RecordTooLarge(KafkaError):
     """A record or batch exceeds a size limit; `size_bytes` is its size, if known.
 
@@ -465,6 +482,13 @@ class RecordTooLarge(KafkaError):
 
 
 # --- the producer ----------------------------------------------------------------------------
+
+
+class SerializationFailed(KafkaError):
+    """A key or value cannot be serialized; the cause is the serializer's error. Nothing is sent.
+
+    What to do: correct the value or the serializer.
+    """
 
 
 class BufferFull(KafkaError):

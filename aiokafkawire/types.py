@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import isnan
 from numbers import Real
-from typing import Any, NamedTuple, Never, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeVar
 
 __all__ = (
     "NO_LEADER_EPOCH",
     "NO_TIMESTAMP",
     "AnyPartition",
     "GroupMetadata",
+    "KeyT",
     "NodeId",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -25,8 +26,11 @@ __all__ = (
     "PingResult",
     "ProducerIdAndEpoch",
     "RecordMetadata",
+    "SentKeyT",
+    "SentValueT",
     "TimestampType",
     "TopicPartition",
+    "ValueT",
     "no_partition_text",
     "no_timestamp_text",
     "parse_topic_partition",
@@ -35,6 +39,18 @@ __all__ = (
     "require_timeout",
     "require_topic_name",
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    KeyT = TypeVarWithDefault("KeyT", default=bytes)
+    ValueT = TypeVarWithDefault("ValueT", default=bytes)
+    Bytes = bytes | bytearray | memoryview
+    SentKeyT = TypeVarWithDefault("SentKeyT", default=Bytes)
+    SentValueT = TypeVarWithDefault("SentValueT", default=Bytes)
+else:
+    KeyT, ValueT = TypeVar("KeyT"), TypeVar("ValueT")
+    SentKeyT, SentValueT = TypeVar("SentKeyT"), TypeVar("SentValueT")
 
 NodeId = int
 

@@ -135,7 +135,12 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "UnknownServerError",
     ),
     "The admin client": ("PartialFailure",),
-    "Records": ("CorruptRecord", "RecordTooLarge"),
+    "Records": (
+        "CorruptRecord",
+        "RecordTooLarge",
+        "SerializationFailed",
+        "DeserializationFailed",
+    ),
     "The producer": (
         "BufferFull",
         "DeliveryTimedOut",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from aiokafkawire import (
     Broker,
@@ -39,6 +40,33 @@ async def produce() -> None:
         except BufferFull as error:
             print(error.retriable)
         await producer.flush(timeout_s=5)
+
+
+@dataclass
+class Order:
+    number: int
+
+
+async def serialize(producer: Producer[str, Order], consumer: Consumer[str, Order]) -> None:
+    await producer.send("orders", Order(1), key="ada")
+    record: Record[str, Order] = await consumer.getone()
+    number: int = 0 if record.value is None else record.value.number
+    key: str | None = record.key
+    batches: dict[TopicPartition, Records[str, Order]] = await consumer.getmany()
+    print(number, key, batches)
+
+
+async def infer_types() -> None:
+    async with (
+        Producer(bootstrap_servers=SERVERS, key_serializer=str, value_serializer=Order) as producer,
+        Consumer(
+            "orders", bootstrap_servers=SERVERS, key_deserializer=str, value_deserializer=Order
+        ) as consumer,
+    ):
+        await serialize(producer, consumer)
+        async for record in consumer:
+            value: Order | None = record.value
+            print(value)
 
 
 async def consume() -> None:

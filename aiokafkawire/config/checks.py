@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import ipaddress
 import os
 import re
@@ -11,6 +12,7 @@ from typing import Any
 
 from aiokafkawire.config.secret import Secret, is_encodable
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.serialization import make_deserializer, make_serializer
 
 __all__ = (
     "COMPRESSION_LEVELS",
@@ -180,6 +182,8 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
         if not isinstance(value, declared["instance"]):
             expected = declared["instance"].__name__
             raise InvalidOption(f"{name} must be an {expected}, not {value!r:.80}")
+    elif "serializer" in declared:
+        _check_serializer(name, value)
     elif "callable" in declared and not callable(value):
         if name == TOKEN_PROVIDER:
             # Perhaps the token itself, which must not be shown.
@@ -188,6 +192,18 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
                 f" not {type(value).__name__}"
             )
         raise InvalidOption(f"{name} must be a function, not {value!r:.80}")
+
+
+def _check_serializer(name: str, value: Any) -> None:
+    is_deserializer = name.endswith("deserializer")
+    if is_deserializer and inspect.iscoroutinefunction(value):
+        raise InvalidOption(
+            f"{name} must be a plain function; a handler of a Worker may have an async one"
+        )
+    try:
+        (make_deserializer if is_deserializer else make_serializer)(value)
+    except TypeError as error:
+        raise InvalidOption(f"{name}: {error}") from None
 
 
 def _choice_hint(value: Any, allowed: Collection[str]) -> str:

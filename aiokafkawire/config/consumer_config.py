@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from aiokafkawire.config.checks import reset_duration_ms
 from aiokafkawire.config.client_config import ClientConfig, ClientOptions
@@ -13,10 +13,13 @@ from aiokafkawire.config.option_fields import (
     choice_option,
     number_option,
     option,
+    serializer_option,
     switch_option,
     text_option,
 )
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.serialization import DeserializerArgument
+from aiokafkawire.types import KeyT, ValueT
 
 __all__ = ("ConsumerConfig", "ConsumerOptions")
 
@@ -110,6 +113,12 @@ class ConsumerConfig(ClientConfig):
         DEFAULT_ASSIGNORS,
         "Assignors that this member supports, in order of preference: names or `Assignor`s.",
     )
+    key_deserializer: DeserializerArgument[Any] | None = serializer_option(
+        meaning="Deserializes keys: a type such as `str` or a model, or a function."
+    )
+    value_deserializer: DeserializerArgument[Any] | None = serializer_option(
+        meaning="Deserializes values: a type such as `dict` or a model, or a function."
+    )
 
     @property
     def effective_session_timeout_ms(self) -> int:
@@ -163,7 +172,7 @@ class ConsumerConfig(ClientConfig):
                 )
 
 
-class ConsumerOptions(ClientOptions, total=False):
+class ConsumerOptions(ClientOptions, Generic[KeyT, ValueT], total=False):
     """Keyword arguments of `Consumer`; see `ConsumerConfig`."""
 
     group_id: str | None
@@ -186,6 +195,8 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     isolation_level: Literal["read_uncommitted", "read_committed"]
     partition_assignment_strategy: Sequence[Any]
+    key_deserializer: DeserializerArgument[KeyT] | None
+    value_deserializer: DeserializerArgument[ValueT] | None
 
 
 append_options(ConsumerOptions, ConsumerConfig)

@@ -23,7 +23,8 @@ TIMEOUT = "pass the timeout: getmany(timeout_ms=…), getone(timeout_ms=…)"
 TOPICS = "await partitions_for(topic); the topics of a cluster: await Consumer.topics()"
 ADMIN_TYPE = "import it from aiokafkawire.admin"
 CREDENTIALS = "pass an async function as sasl_password, which is called for each authentication"
-NO_SERIALIZERS = "values are bytes: encode before you send, decode what you get"
+SERIALIZERS = "pass a type or function as key_serializer and value_serializer to Producer"
+DESERIALIZERS = "pass a type or function as key_deserializer and value_deserializer to Consumer"
 STOP = "await stop(), or leave 'async with'"
 START = "await start(), or enter 'async with'"
 
@@ -109,8 +110,8 @@ MODULE_HINTS: Mapping[str, str] = {
     "ConsumerRecord": "use Record",
     "ConsumerStoppedError": "use ClientClosed",
     "CorruptRecordException": "use CorruptRecord",
-    "DeserializingConsumer": NO_SERIALIZERS,
-    "Deserializer": NO_SERIALIZERS,
+    "DeserializingConsumer": DESERIALIZERS,
+    "Deserializer": DESERIALIZERS,
     "FencedInstanceIdError": "use FencedInstanceId",
     "GroupAuthorizationFailedError": "use AuthorizationFailed; its resource_type is group",
     "IllegalGenerationError": "use CommitFailed",
@@ -135,8 +136,8 @@ MODULE_HINTS: Mapping[str, str] = {
     "ProducerRecord": "pass its parts to Producer.send(topic, value, key, partition)",
     "RebalanceInProgressError": "use CommitFailed",
     "RequestTimedOutError": "use RequestTimedOut, DeliveryTimedOut or DeliveryUnknown",
-    "Serializer": NO_SERIALIZERS,
-    "SerializingProducer": NO_SERIALIZERS,
+    "Serializer": SERIALIZERS,
+    "SerializingProducer": SERIALIZERS,
     "SaslAuthenticationFailed": "use AuthenticationFailed",
     "TopicAuthorizationFailedError": "use AuthorizationFailed; its resource_type is topic",
     "UnknownMemberIdError": "use CommitFailed",

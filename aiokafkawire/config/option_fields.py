@@ -15,6 +15,7 @@ __all__ = (
     "option",
     "path_option",
     "secret_option",
+    "serializer_option",
     "switch_option",
     "text_option",
 )
@@ -52,6 +53,11 @@ def switch_option(default: bool | None, meaning: str) -> Any:
 def secret_option(*, meaning: str, may_be_callable: bool = False, pem: bool = False) -> Any:
     """Declare an optional secret, which is kept as a `Secret`."""
     return option(None, meaning, secret=True, may_be_callable=may_be_callable, pem=pem)
+
+
+def serializer_option(*, meaning: str) -> Any:
+    """Declare an optional serializer or deserializer: a type or a function."""
+    return option(None, meaning, serializer=True)
 
 
 def option(default: Any, meaning: str, **checks: Any) -> Any:
@@ -101,6 +107,8 @@ def _kind(field: dataclasses.Field[Any]) -> str:
         "Acks": "'all' | -1 | 0 | 1",
         "FilePath | None": "str | os.PathLike | None",
         "SecretOrCallable | None": "str | Secret | async function | None",
+        "SerializerArgument[Any] | None": "type | function | None",
+        "DeserializerArgument[Any] | None": "type | function | None",
     }.get(kind, kind)
 
 

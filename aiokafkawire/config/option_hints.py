@@ -13,7 +13,7 @@ from aiokafkawire.config import security_hints
 
 __all__ = ("did_you_mean", "option_hint")
 
-BYTES_ONLY = "keys and values are bytes: encode before you send, decode what you get"
+SERIALIZERS = "pass a function that does this as value_serializer or value_deserializer"
 CALLBACK = "options have no callbacks: the calls raise errors"
 LOGGING = 'set the level of logging.getLogger("aiokafkawire")'
 METRICS = "see metrics() of the client"
@@ -193,10 +193,10 @@ ABSENT: Mapping[str, str] = {
 
 FAMILIES: Sequence[tuple[str, str]] = (
     *security_hints.FAMILIES,
-    ("key_", BYTES_ONLY),
-    ("value_", BYTES_ONLY),
+    ("key_", SERIALIZERS),
+    ("value_", SERIALIZERS),
     ("metric", METRICS),
-    ("schema_registry", BYTES_ONLY),
+    ("schema_registry", SERIALIZERS),
 )
 """Options of other clients by prefix."""
 
@@ -222,8 +222,6 @@ def option_hint(
     absent = ABSENT.get(plain)
     if absent is None and plain.endswith(("_cb", "_callback")):
         absent = CALLBACK
-    if absent is None and plain.endswith("serializer"):
-        absent = BYTES_ONLY
     is_misspelt = difflib.get_close_matches(plain, known, n=1, cutoff=0.9)
     if absent is None and not is_misspelt:
         absent = next((text for start, text in FAMILIES if plain.startswith(start)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Generic, Literal, get_args
 
 from aiokafkawire.config.checks import check_acks, check_level
 from aiokafkawire.config.client_config import ClientConfig, ClientOptions
@@ -14,10 +14,13 @@ from aiokafkawire.config.option_fields import (
     choice_option,
     number_option,
     option,
+    serializer_option,
     switch_option,
     text_option,
 )
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.serialization import SerializerArgument
+from aiokafkawire.types import SentKeyT, SentValueT
 
 __all__ = ("Acks", "CompressionName", "ProducerConfig", "ProducerOptions")
 
@@ -107,6 +110,12 @@ class ProducerConfig(ClientConfig):
         meaning="The coordinator aborts a transaction that is open for longer. At most the brokers'"
         " `transaction.max.timeout.ms`.",
     )
+    key_serializer: SerializerArgument[Any] | None = serializer_option(
+        meaning="Serializes keys: a type such as `str` or a model, or a function."
+    )
+    value_serializer: SerializerArgument[Any] | None = serializer_option(
+        meaning="Serializes values: a type such as `dict` or a model, or a function."
+    )
 
     @property
     def required_acks(self) -> int:
@@ -149,7 +158,7 @@ class ProducerConfig(ClientConfig):
             )
 
 
-class ProducerOptions(ClientOptions, total=False):
+class ProducerOptions(ClientOptions, Generic[SentKeyT, SentValueT], total=False):
     """Keyword arguments of `Producer`; see `ProducerConfig`."""
 
     acks: Acks
@@ -172,6 +181,8 @@ class ProducerOptions(ClientOptions, total=False):
     metadata_max_idle_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
+    key_serializer: SerializerArgument[SentKeyT] | None
+    value_serializer: SerializerArgument[SentValueT] | None
 
 
 append_options(ProducerOptions, ProducerConfig)

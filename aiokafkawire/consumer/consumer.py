@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Unpack, get_args, overload
+from typing import Any, Generic, Unpack, get_args, overload
 
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make_config
 from aiokafkawire.config.name_hints import CONSUMER_HINTS
@@ -17,14 +17,17 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import NEVER, Runtime, Supervisor, client_label, current_task
 from aiokafkawire.runtime.client_state import ClientState
 from aiokafkawire.types import (
+    KeyT,
     PartitionArgument,
     TopicPartition,
+    ValueT,
     parse_topic_partitions,
     require_timeout,
 )
 
-from .iterators import BatchIterator, RecordIterator
+from .iterators import BatchIterator, DeserializingIterator, RecordIterator
 from .position_calls import PositionCalls
+from .record_deserializer import DeserializedRecords, RecordDeserializer
 from .session import ConsumerSession
 from .subscription import (
     ManualAssignment,
@@ -49,7 +52,7 @@ FAST_CLOSE_S = 0.75
 task of the consumer has failed."""
 
 
-class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
+class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER_HINTS):
     """Reads topics, by itself or as a member of a consumer group.
 
     ::
@@ -67,13 +70,17 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
     revokes a partition only after its records are processed. An application that makes no call
     within `max_poll_interval_ms` loses its partitions.
 
+    Keys and values are bytes. With `key_deserializer` and `value_deserializer` they are what these
+    return: `Consumer("orders", value_deserializer=Order, ...)` is a `Consumer[bytes, Order]`, whose
+    records are `Record[bytes, Order]`.
+
     Calls that return records wait without a deadline unless they get a timeout. Errors that do not
     pass by waiting are raised at once (`GroupFailed`, `FencedInstanceId`, `NoOffsetForPartition`,
     `CorruptRecord`, …); `UnknownTopic` is raised for a topic that has not existed for
     `default_api_timeout_ms`.
     """
 
-    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
+    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions[KeyT, ValueT]]) -> None:
         """Check the arguments. `start` or `async with` connects.
 
         Args:
@@ -88,6 +95,9 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         """
         self.config = make_config(ConsumerConfig, options)
         parse_api_version(self.config.api_version)
+        self._deserializer: RecordDeserializer[KeyT, ValueT] | None = RecordDeserializer.of_config(
+            self.config
+        )
         self._assignors = create_assignors(self.config.partition_assignment_strategy)
         group_id = self.config.group_id
         log_prefix = f"consumer {self.config.client_id}"
@@ -264,14 +274,16 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
 
     # --- records ---
 
-    def __aiter__(self) -> RecordIterator:
+    def __aiter__(self) -> RecordIterator[KeyT, ValueT]:
+        if self._deserializer is not None:
+            return DeserializingIterator(self, self._deserializer)
         return RecordIterator(self)
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[KeyT, ValueT]:
         """Return the next record, as `getone()` does, for `anext(consumer)`."""
         return await self.getone()
 
-    def batches(self) -> BatchIterator:
+    def batches(self) -> BatchIterator[KeyT, ValueT]:
         """Iterate over batches: `Records` of one partition, up to `max_poll_records` each.
 
         A batch may be passed to `commit`. The iteration raises the same errors as `getone`.
@@ -280,14 +292,16 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         return BatchIterator(self)
 
     @overload
-    async def getone(self, *partitions: PartitionArgument) -> Record: ...
+    async def getone(self, *partitions: PartitionArgument) -> Record[KeyT, ValueT]: ...
 
     @overload
-    async def getone(self, *partitions: PartitionArgument, timeout_ms: float) -> Record | None: ...
+    async def getone(
+        self, *partitions: PartitionArgument, timeout_ms: float
+    ) -> Record[KeyT, ValueT] | None: ...
 
     async def getone(
         self, *partitions: PartitionArgument, timeout_ms: float | None = None
-    ) -> Record | None:
+    ) -> Record[KeyT, ValueT] | None:
         """Return the next record.
 
         If the call is cancelled, no record is lost: the next call returns it. Prefer `timeout_ms`
@@ -302,6 +316,8 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
             The record, or None after `timeout_ms`.
 
         Raises:
+            DeserializationFailed: A deserializer raised an error. The next call returns the record
+                after this one.
             KafkaError: Records cannot be read, and waiting does not help; see `Consumer`.
             TypeError: `timeout_ms` is not a number.
         """
@@ -317,17 +333,19 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         caller = current_task()
         await session.checkpoint()
         record = session.next_buffered(caller)
-        if record is not None:
+        if record is None:
+            deadline = NEVER if timeout_ms is None else self._deadline(session, timeout_ms)
+            record = await self._get_record(session, caller, deadline)
+        if self._deserializer is None or record is None:
             return record
-        deadline = NEVER if timeout_ms is None else self._deadline(session, timeout_ms)
-        return await self._get_record(session, caller, deadline)
+        return self._deserializer.deserialize(record)
 
     async def getmany(
         self,
         *partitions: PartitionArgument,
         timeout_ms: float = 0,
         max_records: int | None = None,
-    ) -> dict[TopicPartition, Records]:
+    ) -> dict[TopicPartition, Records[KeyT, ValueT]]:
         """Return the records fetched so far, by partition.
 
         If the call is cancelled, no record is lost: the next call returns them.
@@ -338,7 +356,8 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
             max_records: The most records to return. Defaults to `max_poll_records`.
 
         Returns:
-            `Records` by partition; empty after `timeout_ms`.
+            `Records` by partition; empty after `timeout_ms`. Their records are deserialized when
+            they are accessed, which may raise `DeserializationFailed`.
 
         Raises:
             KafkaError: Records cannot be read, and waiting does not help; see `Consumer`.
@@ -357,7 +376,7 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
 
     async def _get_record(
         self, session: ConsumerSession, owner: object, deadline: float
-    ) -> Record | None:
+    ) -> Record[Any, Any] | None:
         caller = current_task()
         session.poll_started(caller)
         try:
@@ -383,7 +402,7 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
         deadline: float,
         *,
         single_partition: bool = False,
-    ) -> dict[TopicPartition, Records]:
+    ) -> dict[TopicPartition, Records[KeyT, ValueT]]:
         caller = current_task()
         session.poll_started(caller)
         try:
@@ -398,9 +417,20 @@ class Consumer(PositionCalls, TopicCalls, absent=CONSUMER_HINTS):
                     not await session.delivery.continue_decoding()
                     and not await session.notifier.wait(deadline)
                 ):
-                    return records
+                    return self._deserialized(records)
         finally:
             session.poll_finished()
+
+    def _deserialized(
+        self, records_by_partition: dict[TopicPartition, Records[Any, Any]]
+    ) -> dict[TopicPartition, Records[KeyT, ValueT]]:
+        deserializer = self._deserializer
+        if deserializer is None:
+            return records_by_partition
+        return {
+            tp: DeserializedRecords.of(records, deserializer)
+            for tp, records in records_by_partition.items()
+        }
 
 
 async def _close_session(session: ConsumerSession) -> None:

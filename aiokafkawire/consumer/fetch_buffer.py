@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import FetchedBatches, FetchedRange, Record, Records
@@ -35,12 +36,12 @@ class UnprocessedRange:
         self.start = start
 
 
-class BufferCursor(RecordCursor[Record]):
+class BufferCursor(RecordCursor[Record[Any, Any]]):
     """Delivers the decoded records of a buffer. `unprocessed` moves with its position."""
 
     __slots__ = ("unprocessed",)
 
-    def __init__(self, records: Sequence[Record], unprocessed: UnprocessedRange) -> None:
+    def __init__(self, records: Sequence[Record[Any, Any]], unprocessed: UnprocessedRange) -> None:
         super().__init__(records)
         self.unprocessed = unprocessed
 

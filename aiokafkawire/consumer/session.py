@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ConsumerConfig
@@ -193,7 +194,7 @@ class ConsumerSession(Session):
         if self.group is not None:
             self.group.member.poll_finished()
 
-    def next_buffered(self, owner: object) -> Record | None:
+    def next_buffered(self, owner: object) -> Record[Any, Any] | None:
         """Return the next record of this owner's cursor, if any; this resets the poll timer."""
         cursor = self.delivery.cursor
         if cursor is None or cursor.owner is not owner:

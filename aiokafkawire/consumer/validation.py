@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records
@@ -31,7 +32,7 @@ MAX_INT64 = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 MAX_METADATA_BYTES = 2**15 - 1
 
-CommitArgument = OffsetsArgument[PartitionT] | Records
+CommitArgument = OffsetsArgument[PartitionT] | Records[Any, Any]
 
 
 def parse_commit_argument(
@@ -115,7 +116,7 @@ def validate_timestamps(given: Mapping[PartitionT, int]) -> dict[TopicPartition,
 
 
 def _end_of(
-    assignment: ConsumerAssignment, batch: Records
+    assignment: ConsumerAssignment, batch: Records[Any, Any]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offset after a batch that was delivered since its partition was assigned."""
     tp = batch.topic_partition

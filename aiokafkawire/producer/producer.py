@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Never, Unpack
+from typing import Generic, Never, Unpack
 
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make_config
 from aiokafkawire.config.name_hints import PRODUCER_HINTS
@@ -19,6 +19,7 @@ from aiokafkawire.producer.delivery import (
 )
 from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.producer.record_columns import RecordColumns
+from aiokafkawire.producer.record_serializer import RecordSerializer
 from aiokafkawire.producer.session import ProducerSession
 from aiokafkawire.producer.transaction_calls import TransactionCalls
 from aiokafkawire.records.kernel import Buffer, Header
@@ -26,6 +27,8 @@ from aiokafkawire.runtime import NEVER, Runtime, Supervisor, client_label
 from aiokafkawire.types import (
     PingResult,
     RecordMetadata,
+    SentKeyT,
+    SentValueT,
     no_partition_text,
     require_timeout,
     require_topic_name,
@@ -34,7 +37,7 @@ from aiokafkawire.types import (
 __all__ = ("Producer",)
 
 
-class Producer(TransactionCalls, absent=PRODUCER_HINTS):
+class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_HINTS):
     """Sends records to Kafka. Create one per application and share it among all tasks.
 
     ::
@@ -59,6 +62,9 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
     With a `transactional_id` all records are sent in transactions (see `transaction`), and
     starting the producer fences earlier producers with the same id.
 
+    Keys and values are bytes. With `key_serializer` and `value_serializer` they are what these
+    accept: `Producer(value_serializer=Order, ...)` is a `Producer[bytes, Order]`.
+
     Use a producer only in the event loop that started it. Every call may be cancelled. A record
     that is in the buffer by then is still sent.
 
@@ -70,7 +76,9 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
         TypeError: A positional argument was given.
     """
 
-    def __init__(self, *positional: Never, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self, *positional: Never, **options: Unpack[ProducerOptions[SentKeyT, SentValueT]]
+    ) -> None:
         """Check the options. The producer connects in `start` or `async with`.
 
         `help(aiokafkawire.config.ProducerOptions)` lists all options.
@@ -83,6 +91,7 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
             )
         self.config = make_config(ProducerConfig, options)
         parse_api_version(self.config.api_version)
+        self._serializer = RecordSerializer.of_config(self.config)
         log_prefix = f"producer {self.config.client_id}"
         super().__init__(
             "producer",
@@ -157,17 +166,16 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
     async def send(  # noqa: PLR0917 - a record's parts in their usual order
         self,
         topic: str,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: SentValueT | None = None,
+        key: SentKeyT | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
     ) -> Delivery:
         """Append a record to the buffer and return its `Delivery`.
 
-        Does not wait for the broker. Waits up to `max_block_ms` for space in the buffer and for the
-        metadata of a topic that is used for the first time. A cancelled call has not appended the
-        record.
+        Waits up to `max_block_ms` for space in the buffer and for the metadata of a new topic, not
+        for the broker. A cancelled call has not appended the record.
 
         ::
 
@@ -176,11 +184,10 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
 
         Args:
             topic: Name of the topic.
-            value: Bytes-like value; None is a tombstone in compacted topics.
-            key: Bytes-like key.
-            partition: Partition number. By default the key's murmur2 hash decides, as in the Java
-                producer. Without a key, records go to one partition until its batch is full
-                (KIP-480, KIP-794).
+            value: Value, bytes-like without a `value_serializer`; None is a tombstone.
+            key: Key, bytes-like without a `key_serializer`.
+            partition: Partition number. By default the key's murmur2 hash decides, as in Java.
+                Without a key, a partition gets records until its batch is full (KIP-480, KIP-794).
             timestamp_ms: Milliseconds since 1970; defaults to the time of the call.
             headers: Pairs of name and bytes-like value or None (Kafka 0.11+).
 
@@ -189,13 +196,15 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
             UnknownTopic: The topic or partition does not exist after `max_block_ms`.
             RequestTimedOut: No broker returned the topic's metadata within `max_block_ms`.
             RecordTooLarge: The record is larger than `max_request_size_bytes`.
+            SerializationFailed: A serializer raised an error; nothing is sent.
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or the name is not valid for a topic.
             InvalidTxnState: The producer is transactional and no transaction is open.
-            ClientClosed: The producer is closed.
-            KafkaError: The producer failed permanently.
+            KafkaError: The producer is closed (`ClientClosed`) or failed permanently.
         """
         lifecycle = self._lifecycle
+        if self._serializer is not None:
+            key, value = await self._serializer.serialize(topic, key, value)
         appender = (lifecycle.open_session or lifecycle.raise_not_running()).appender
         yield_budget = appender.yield_budget
         if timestamp_ms is None and not headers and yield_budget.calls_left > 0:
@@ -218,8 +227,8 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
     def send_nowait(  # noqa: PLR0917 - a record's parts in their usual order
         self,
         topic: str,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: SentValueT | None = None,
+        key: SentKeyT | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
@@ -232,9 +241,12 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
             BufferFull: The buffer has no space.
             UnknownTopic: The topic's metadata is not known yet, or the partition does not exist.
                 Await `partitions_for` or `send` first.
+            SerializationFailed: A serializer raised an error, or is async.
         """
         lifecycle = self._lifecycle
         session = lifecycle.open_session or lifecycle.raise_not_running()
+        if self._serializer is not None:
+            key, value = self._serializer.serialize_nowait(topic, key, value)
         appender = session.appender
         if timestamp_ms is None and not headers:
             delivery = appender.append_fast(topic, value, key, partition)
@@ -265,8 +277,8 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
     async def send_and_wait(  # noqa: PLR0917 - a record's parts in their usual order
         self,
         topic: str,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: SentValueT | None = None,
+        key: SentKeyT | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
@@ -288,7 +300,8 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
         appender = (self._lifecycle.open_session or self._lifecycle.raise_not_running()).appender
         delivery = None
         # If `send` is wrapped, for example to trace it, all records must pass through it.
-        if timestamp_ms is None and not headers and type(self).send is _SEND:
+        is_wrapped = type(self).send is not _SEND
+        if timestamp_ms is None and not headers and not is_wrapped and self._serializer is None:
             delivery = appender.append_fast(topic, value, key, partition)
         if delivery is None:
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
@@ -310,8 +323,8 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
     async def send_many(  # noqa: PLR0917 - a record's parts in their usual order
         self,
         topic: str,
-        values: Sequence[Buffer | None],
-        keys: Sequence[Buffer | None] | None = None,
+        values: Sequence[SentValueT | None],
+        keys: Sequence[SentKeyT | None] | None = None,
         partition: int | None = None,
         timestamps_ms: Sequence[int | None] | None = None,
         headers: Sequence[Iterable[Header]] | None = None,
@@ -338,6 +351,8 @@ class Producer(TransactionCalls, absent=PRODUCER_HINTS):
             KafkaError: The errors of `send`.
         """
         appender = self._running().appender
+        if self._serializer is not None:
+            keys, values = await self._serializer.serialize_columns(topic, keys, values)
         columns = RecordColumns(
             topic, values, keys, partition, timestamps_ms, headers, max_bytes=appender.max_bytes
         )

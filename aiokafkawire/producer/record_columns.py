@@ -7,9 +7,9 @@ from typing import Any
 
 from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES, RecordArgs, validate_record
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.records.kernel import Buffer, Header, longest
+from aiokafkawire.records.kernel import Header, longest
 
-__all__ = ("RecordColumns",)
+__all__ = ("RecordColumns", "copy_column")
 
 
 class RecordColumns:
@@ -39,8 +39,8 @@ class RecordColumns:
     def __init__(  # noqa: PLR0917 - in the order of a record's parts
         self,
         topic: str,
-        values: Sequence[Buffer | None],
-        keys: Sequence[Buffer | None] | None,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None,
         partition: int | None,
         timestamps_ms: Sequence[int | None] | None,
         headers: Sequence[Iterable[Header]] | None,
@@ -49,8 +49,8 @@ class RecordColumns:
     ) -> None:
         self.topic = topic
         self.partition = partition
-        self.values = _private_copy(values)
-        self.keys = None if keys is None else _private_copy(keys)
+        self.values = copy_column(values)
+        self.keys = None if keys is None else copy_column(keys)
         self.count = len(self.values)
         self._max_bytes = max_bytes
         self._records: list[RecordArgs] | None = None
@@ -110,7 +110,7 @@ class RecordColumns:
         )
 
 
-def _private_copy(column: Any) -> list[Any] | tuple[Any, ...]:
+def copy_column(column: Any) -> list[Any] | tuple[Any, ...]:
     """Return a column of Python objects that the caller cannot change during the call."""
     if type(column) is tuple:
         return column

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index as exact
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from aiokafkawire.errors import CorruptRecord
@@ -215,6 +216,11 @@ class Record:
         self.partition, self.offset = exact(partition), exact(offset)
         self.timestamp_ms, self.leader_epoch = exact(timestamp_ms), exact(leader_epoch)
         self.timestamp_type, self.headers = timestamp_type, tuple(headers)
+
+    @classmethod
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        """Return the class for the types of keys and values: `Record[str, Order]`."""
+        return GenericAlias(cls, types)
 
     @property
     def topic_partition(self) -> TopicPartition:

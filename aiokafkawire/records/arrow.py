@@ -58,7 +58,7 @@ _KEYS = attrgetter("columns.data", "columns.key_start", "columns.key_length", "s
 _VALUES = attrgetter("columns.data", "columns.value_start", "columns.value_length", "start", "stop")
 
 
-def to_arrow(records: Records, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
+def to_arrow(records: Records[Any, Any], names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
     """Convert all records to a `pyarrow.RecordBatch` with the columns of `SCHEMA`, or `names`.
 
     Creates no Python object per record, unless records of the batch have headers.

@@ -68,11 +68,9 @@ if TYPE_CHECKING or not is_pure_requested() or compiled_kernel() is None:
             COMPILED,
             RECORD_MIN_BYTES,
             SOURCE_HASH,
-            AcquiredRecord,
             Buffer,
             Header,
             Headers,
-            Record,
             RecordBuffer,
             RecordHandle,
             decode_headers,
@@ -81,11 +79,15 @@ if TYPE_CHECKING or not is_pure_requested() or compiled_kernel() is None:
             encode_varint,
             fill_binary,
             longest,
-            make_records,
             murmur2,
             slices,
             total,
         )
+
+        if TYPE_CHECKING:
+            from ._typed_records import AcquiredRecord, Record, make_records
+        else:
+            from ._kernel import AcquiredRecord, Record, make_records
     except ImportError as error:
         raise ImportError(STALE) from error
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, overload
 
-from aiokafkawire.types import NO_LEADER_EPOCH, TimestampType, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, KeyT, TimestampType, TopicPartition, ValueT
 
 from .columns import Columns
 from .kernel import AcquiredRecord, Record, make_records, slices, total
@@ -32,7 +32,7 @@ class Segment(NamedTuple):
     held: object = None
 
 
-class Records(Sequence[Record]):
+class Records(Sequence[Record[KeyT, ValueT]]):
     """An immutable sequence of records of one partition, in offset order.
 
     A `Record` is created on access, with copies of its key and value. The sequence keeps the
@@ -102,10 +102,10 @@ class Records(Sequence[Record]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[KeyT, ValueT]]:
         return chain.from_iterable(self._record_chunks())
 
-    def _record_chunks(self) -> Iterator[list[Record]]:
+    def _record_chunks(self) -> Iterator[list[Record[KeyT, ValueT]]]:
         """Yield records in small lists, so that the allocator reuses their memory."""
         topic, partition = self.topic_partition
         for columns, start, stop, timestamp_type, leader_epoch, held in self._segments:
@@ -123,12 +123,12 @@ class Records(Sequence[Record]):
                 )
 
     @overload
-    def __getitem__(self, index: int) -> Record: ...
+    def __getitem__(self, index: int) -> Record[KeyT, ValueT]: ...
 
     @overload
     def __getitem__(self, index: slice) -> Self: ...
 
-    def __getitem__(self, index: int | slice) -> Record | Self:
+    def __getitem__(self, index: int | slice) -> Record[KeyT, ValueT] | Self:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
@@ -187,16 +187,16 @@ class Records(Sequence[Record]):
         before = self._ends[number - 1] if number else 0
         return segment.columns.offsets[segment.start + at - before]
 
-    def keys(self) -> list[bytes | None]:
+    def keys(self) -> list[KeyT | None]:
         """Return all keys, in order."""
-        keys: list[bytes | None] = []
+        keys: list[Any] = []
         for columns, start, stop, *_ in self._segments:
             keys += slices(columns.data, columns.key_start, columns.key_length, start, stop)
         return keys
 
-    def values(self) -> list[bytes | None]:
+    def values(self) -> list[ValueT | None]:
         """Return all values, in order."""
-        values: list[bytes | None] = []
+        values: list[Any] = []
         for columns, start, stop, *_ in self._segments:
             values += slices(columns.data, columns.value_start, columns.value_length, start, stop)
         return values

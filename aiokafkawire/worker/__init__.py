@@ -4,7 +4,7 @@ from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.executor import HandlerTimedOut
 from aiokafkawire.worker.handlers import WorkerRecord
 from aiokafkawire.worker.health import WorkerHealth
-from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, FailedAt, Retry
+from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt, Retry
 from aiokafkawire.worker.results import RecordResult, RecordResults, WorkerResults
 from aiokafkawire.worker.retry_policy import RetryPolicy
 from aiokafkawire.worker.worker import Worker
@@ -12,7 +12,6 @@ from aiokafkawire.worker.worker import Worker
 __all__ = (
     "BatchPolicy",
     "DeadLetter",
-    "DecodingFailed",
     "Drop",
     "FailedAt",
     "HandlerTimedOut",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from aiokafkawire.errors import DeserializationFailed
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
@@ -174,7 +175,7 @@ class Executor:
         for record in item.records[item.index : item.index + number]:
             try:
                 batch.append(await self._decode(item, record))
-            except DecodingFailed as error:
+            except DeserializationFailed as error:
                 if not batch:
                     raise FailedAt(0) from error
                 break
@@ -191,8 +192,9 @@ class Executor:
         try:
             return await item.handler.decode(item, record)
         except Exception as error:
-            raise DecodingFailed(
-                f"the record cannot be decoded: {error!r:.200}",
+            raise DeserializationFailed(
+                f"the record cannot be deserialized: {error!r:.200}",
+                record=record,
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from aiokafkawire.records import Record
+from aiokafkawire.serialization import Deserializer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.batch_policy import BatchPolicy
-from aiokafkawire.worker.decoding import Decoder
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ class RecordHandler:
         function: Called with a `WorkerRecord`, or with a list of them if it has a `batch`.
         topics: Topics whose records it processes.
         order_by: Which records are processed one after the other.
-        decode_key: Decoder of keys; None for bytes.
-        decode_value: Decoder of values; None for bytes.
+        decode_key: Deserializer of keys; None for bytes.
+        decode_value: Deserializer of values; None for bytes.
         timeout_s: Limit of one attempt; None for no limit.
         retries: What happens after a failure.
         batch: Limits of a batch; None if the function takes single records.
@@ -124,8 +124,8 @@ class RecordHandler:
     function: HandlerFunction
     topics: tuple[str, ...]
     order_by: OrderBy
-    decode_key: Decoder | None
-    decode_value: Decoder | None
+    decode_key: Deserializer | None
+    decode_value: Deserializer | None
     timeout_s: float | None
     retries: RetryPolicy
     batch: BatchPolicy | None = None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aiokafkawire.errors import KafkaError
-
-__all__ = ("DeadLetter", "DecodingFailed", "Drop", "FailedAt", "Outcome", "Retry")
+__all__ = ("DeadLetter", "Drop", "FailedAt", "Outcome", "Retry")
 
 
 class Outcome(Exception):
@@ -69,7 +67,3 @@ class FailedAt(Outcome):
             raise ValueError(f"index must be at least 0, not {index}")
         super().__init__(f"record {index} of the batch failed")
         self.index = index
-
-
-class DecodingFailed(KafkaError):
-    """The key or value of a record cannot be decoded; the cause is the decoder's exception."""

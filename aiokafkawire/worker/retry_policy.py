@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Outcome, Retry
+from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.worker.outcomes import DeadLetter, Drop, Outcome, Retry
 
 __all__ = (
     "Decision",
@@ -154,7 +155,7 @@ def _may_help(policy: RetryPolicy, error: BaseException) -> bool:
     """Return whether a retry may help."""
     if isinstance(error, Outcome):
         return True
-    if isinstance(error, (DecodingFailed, policy.dead_on)):
+    if isinstance(error, (DeserializationFailed, policy.dead_on)):
         return False
     return policy.retry_on is None or isinstance(error, policy.retry_on)
 

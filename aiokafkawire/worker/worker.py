@@ -24,10 +24,10 @@ from aiokafkawire.runtime import (
     client_label,
     current_task,
 )
+from aiokafkawire.serialization import DeserializerArgument, make_deserializer
 from aiokafkawire.types import require_timeout, require_topic_name
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.client_options import ClientOptionSets
-from aiokafkawire.worker.decoding import DecoderArgument, make_decoder
 from aiokafkawire.worker.failed_records import retry_topics
 from aiokafkawire.worker.handlers import OrderBy, RecordHandler
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
@@ -130,8 +130,8 @@ class Worker(BaseClient[WorkerSession]):
         self,
         *topics: str,
         order_by: OrderBy = "partition",
-        key: DecoderArgument = None,
-        value: DecoderArgument = None,
+        key: DeserializerArgument[Any] | None = None,
+        value: DeserializerArgument[Any] | None = None,
         retries: RetryPolicy | None = None,
         timeout_ms: float | None = None,
         batch: BatchPolicy | None = None,
@@ -147,11 +147,10 @@ class Worker(BaseClient[WorkerSession]):
             order_by: `"partition"` or `"key"`: records with the same one are processed one after
                 the other, in the order of the log. None for any order. A function of the `Record`
                 returns what orders it, or None. Records with the key None have no order by key.
-            key: Decodes keys, as `value`.
-            value: Decodes values: None or `bytes`, `str`, `dict`, `list`, a pydantic model
-                or a dataclass (all from JSON), or a function of the bytes, such as
-                `msgspec.json.Decoder(Order).decode`. A record that cannot be decoded becomes a dead
-                letter.
+            key: Deserializer of keys, as `value`.
+            value: Deserializer of values: None or `bytes`, `str`, `dict`, `list`, a pydantic
+                model, a msgspec Struct or a dataclass (all from JSON), or a function of the bytes,
+                async or not. A record that cannot be deserialized becomes a dead letter.
             retries: What happens after a failure. Defaults to `RetryPolicy()`.
             timeout_ms: Limit of one attempt in milliseconds. A function in a thread is not
                 stopped: the attempt ends when it returns.
@@ -161,7 +160,7 @@ class Worker(BaseClient[WorkerSession]):
 
         Raises:
             IllegalState: The worker was started.
-            TypeError: A topic is not a string, or a decoder is unknown.
+            TypeError: A topic is not a string, or a type has no deserializer.
             ValueError: A topic has a handler already, or a name is invalid.
         """
         _check_topics(topics, order_by)
@@ -170,8 +169,8 @@ class Worker(BaseClient[WorkerSession]):
         handler_options: dict[str, Any] = {
             "topics": topics,
             "order_by": order_by,
-            "decode_key": make_decoder(key),
-            "decode_value": make_decoder(value),
+            "decode_key": make_deserializer(key),
+            "decode_value": make_deserializer(value),
             "timeout_s": None if timeout_ms is None else _positive_s(timeout_ms),
             "retries": retries or RetryPolicy(),
             "batch": batch,

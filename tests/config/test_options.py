@@ -19,6 +19,12 @@ from aiokafkawire.errors import InvalidOption
 SERVERS = {"bootstrap_servers": "localhost:9092"}
 
 
+def without_variables(hint: typing.Any) -> typing.Any:
+    """Return a type with `Any` in place of type variables."""
+    variables = getattr(hint, "__parameters__", ())
+    return hint[(typing.Any,) * len(variables)] if variables else hint
+
+
 @pytest.mark.parametrize(
     ("config_class", "options"),
     [
@@ -31,7 +37,8 @@ SERVERS = {"bootstrap_servers": "localhost:9092"}
 def test_the_typed_dict_equals_the_option_class(config_class: type, options: type):
     of_class = typing.get_type_hints(config_class)
     fields = {field.name: of_class[field.name] for field in dataclasses.fields(config_class)}
-    assert typing.get_type_hints(options) == fields
+    hints = typing.get_type_hints(options)
+    assert {name: without_variables(hint) for name, hint in hints.items()} == fields
 
 
 @pytest.mark.parametrize(
@@ -109,10 +116,9 @@ def test_without_a_similar_option_the_error_only_names_it():
     assert failure.value.option == "zzzz"
 
 
-@pytest.mark.parametrize("given", ["value_serializer", "key_deserializer"])
-def test_a_serializer_option_has_a_hint(given: str):
-    with pytest.raises(InvalidOption, match=f"'{given}'; keys and values are bytes: encode before"):
-        make_config(ProducerConfig, {**SERVERS, given: str})
+def test_an_option_of_another_client_is_named():
+    with pytest.raises(InvalidOption, match="'key_deserializer' is a consumer option, not one of"):
+        make_config(ProducerConfig, {**SERVERS, "key_deserializer": str})
 
 
 @pytest.mark.parametrize(

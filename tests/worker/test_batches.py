@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.errors import DeserializationFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.worker import (
     BatchPolicy,
-    DecodingFailed,
     Drop,
     FailedAt,
     Retry,
@@ -154,7 +154,7 @@ async def test_records_that_cannot_be_decoded_are_no_part_of_a_batch(test: Batch
     results = await test.run(value=json.loads)
     assert test.batches == [[1, 2], [4]]
     assert results.dead.values() == [b"{", b"["]
-    assert all(isinstance(result.error, DecodingFailed) for result in results.dead)
+    assert all(isinstance(result.error, DeserializationFailed) for result in results.dead)
     assert results.processed.values() == [b"1", b"2", b"4"]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, Retry
+from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.worker.outcomes import DeadLetter, Drop, Retry
 from aiokafkawire.worker.retry_policy import (
     DropRecord,
     FailedAttempt,
@@ -62,7 +63,7 @@ def test_then_come_the_retry_topics(given: FailedAttempt, tier: int):
         (POLICY, failure(tier=2), "all attempts failed"),
         (RetryPolicy(attempts=1), failure(), "all attempts failed"),
         (POLICY, failure(DeadLetter("no such customer")), "no such customer"),
-        (POLICY, failure(DecodingFailed("not JSON")), "no retry helps"),
+        (POLICY, failure(DeserializationFailed("not JSON")), "no retry helps"),
         (RetryPolicy(dead_on=ValueError), failure(), "no retry helps"),
         (RetryPolicy(retry_on=OSError), failure(), "no retry helps"),
         (RetryPolicy(max_age_ms=50), failure(age_ms=50), "50 ms after the first failure"),
