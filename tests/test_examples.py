@@ -20,6 +20,9 @@ LAST_WORDS = {
 }
 
 
+PROJECTS = sorted(path.parent.name for path in EXAMPLES.glob("web/*/requirements.txt"))
+
+
 def test_every_example_has_a_test():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(LAST_WORDS)
 
@@ -36,3 +39,22 @@ def test_an_example_runs(name: str):
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     assert ran.stdout.splitlines()[-1] == LAST_WORDS[name]
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_web_project_passes_its_tests(name: str):
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        cwd=EXAMPLES / "web" / name,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_each_web_project_is_listed():
+    assert len(PROJECTS) == 5
+    page = (EXAMPLES / "web" / "README.md").read_text("utf-8")
+    assert all(f"| `{name}/` |" in page for name in PROJECTS)

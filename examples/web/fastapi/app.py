@@ -1,0 +1,120 @@
+"""A shop: orders come in by HTTP, a worker bills them, and browsers watch the invoices.
+
+`uvicorn app:app` runs it; `KAFKA_BOOTSTRAP_SERVERS` names the brokers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from aiokafkawire import Consumer, KafkaError, Producer, Worker
+from aiokafkawire.worker import WorkerRecord
+
+
+class Order(BaseModel):
+    id: str
+    customer: str
+    total: int
+
+
+class Invoice(BaseModel):
+    order: str
+    total: int
+
+
+class Shop:
+    """What the routes share: one producer, and the browsers that watch."""
+
+    producer: Producer[str, BaseModel]
+
+    def __init__(self) -> None:
+        self.watchers: set[MemoryObjectSendStream[Invoice]] = set()
+
+    async def bill(self, record: WorkerRecord[str, Order]) -> None:
+        """Write an invoice. If it fails, the worker tries the order again."""
+        order = record.value
+        invoice = Invoice(order=order.id, total=order.total)
+        await self.producer.send_and_wait("invoices", invoice, key=order.customer)
+
+    async def show_invoices(self, consumer: Consumer[bytes, Invoice]) -> None:
+        """Give each new invoice to all watchers; one that does not read misses it."""
+        async for record in consumer:
+            if record.value is None:
+                continue
+            for watcher in [*self.watchers]:
+                try:
+                    watcher.send_nowait(record.value)
+                except (anyio.WouldBlock, anyio.BrokenResourceError):
+                    continue
+
+
+shop = Shop()
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+    worker = Worker(bootstrap_servers=servers, group_id="billing")
+    worker.on("orders", order_by="key", key=str, value=Order)(shop.bill)
+    async with (
+        Producer(
+            bootstrap_servers=servers,
+            key_serializer=str,
+            value_serializer=BaseModel,  # any model
+            max_block_ms=3_000,
+            delivery_timeout_ms=10_000,
+            request_timeout_ms=4_000,
+        ) as shop.producer,
+        Consumer("invoices", bootstrap_servers=servers, value_deserializer=Invoice) as consumer,
+        worker,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(shop.show_invoices, consumer)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/orders", status_code=201)
+async def create_order(order: Order) -> dict[str, int]:
+    try:
+        metadata = await shop.producer.send_and_wait("orders", order, key=order.customer)
+    except KafkaError as error:
+        raise HTTPException(503 if error.retriable else 500, str(error)) from error
+    return {"partition": metadata.partition, "offset": metadata.offset}
+
+
+@app.get("/invoices")
+async def watch_invoices() -> StreamingResponse:
+    """Stream new invoices as server-sent events."""
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+async def events() -> AsyncIterator[str]:
+    watcher, invoices = anyio.create_memory_object_stream[Invoice](100)
+    shop.watchers.add(watcher)
+    try:
+        yield ": connected\n\n"
+        async for invoice in invoices:
+            yield f"data: {invoice.model_dump_json()}\n\n"
+    finally:
+        shop.watchers.discard(watcher)
+
+
+@app.get("/health/ready")
+async def ready() -> dict[str, float]:
+    try:
+        result = await shop.producer.ping(timeout_ms=1_000)
+    except KafkaError as error:
+        raise HTTPException(503, str(error)) from error
+    return {"latency_ms": result.latency_ms}
