@@ -20,7 +20,7 @@ from aiokafkawire.worker.circuit_breaker import CircuitBreaker
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
-from aiokafkawire.worker.outcomes import DeadLetter, DecodingFailed, Drop, FailedAt
+from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
 from aiokafkawire.worker.partition_work import UnwrittenCopy, WorkItem
 from aiokafkawire.worker.results import WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
@@ -280,7 +280,7 @@ class Executor:
             logger.info("Handlers are no longer paused", extra=dict(self._fields))
 
     def _count_failure(self, breaker: CircuitBreaker, item: WorkItem, error: BaseException) -> None:
-        if isinstance(error, DecodingFailed):
+        if isinstance(error, DeserializationFailed):
             return  # the handler was not called
         if isinstance(error, Drop | DeadLetter):
             self._on_success(breaker, item)

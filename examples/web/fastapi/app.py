@@ -31,7 +31,7 @@ class Invoice(BaseModel):
 
 
 class Shop:
-    """What the routes share: one producer, and the browsers that watch."""
+    """The state of the routes: one producer, and the browsers that watch."""
 
     producer: Producer[str, BaseModel]
 
