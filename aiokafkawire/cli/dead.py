@@ -47,7 +47,7 @@ SHOWN_CHARACTERS = 80
 COMMON = frozenset(field.name for field in dataclasses.fields(ClientConfig))
 
 
-class DeadLetter(NamedTuple):
+class StoredDeadLetter(NamedTuple):
     """A record of a dead letter topic; the content is None if its headers do not say it."""
 
     record: Record
@@ -244,7 +244,7 @@ async def _letters(
     *,
     error: str | None = None,
     offset: int | None = None,
-) -> AsyncIterator[DeadLetter]:
+) -> AsyncIterator[StoredDeadLetter]:
     """Yield the dead letters that exist now, partition by partition.
 
     Args:
@@ -271,24 +271,24 @@ async def _letters(
             while await consumer.position(tp) < end:
                 for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
                     for record in records:
-                        letter = DeadLetter(record, read_dead_letter(record))
+                        letter = StoredDeadLetter(record, read_dead_letter(record))
                         if record.offset < end and (error is None or _has_error(letter, error)):
                             yield letter
 
 
-def _has_error(letter: DeadLetter, text: str) -> bool:
+def _has_error(letter: StoredDeadLetter, text: str) -> bool:
     content = letter.content
     return content is not None and (text in content.error or text in content.message)
 
 
-def _target(letter: DeadLetter, target: str | None) -> str | None:
+def _target(letter: StoredDeadLetter, target: str | None) -> str | None:
     if target is not None or letter.content is None:
         return target
     return letter.content.origin.topic
 
 
 async def _send_again(
-    admin: AdminCommand, letters: Sequence[DeadLetter], target: str | None
+    admin: AdminCommand, letters: Sequence[StoredDeadLetter], target: str | None
 ) -> None:
     """Send dead letters, and wait until all in-sync replicas have them."""
     from aiokafkawire.producer import Producer  # noqa: PLC0415 - slow to import
@@ -315,7 +315,7 @@ def _common_options(admin: AdminCommand) -> dict[str, Any]:
     return {name: value for name, value in admin.options.items() if name in COMMON}
 
 
-def _details(letter: DeadLetter) -> str:
+def _details(letter: StoredDeadLetter) -> str:
     record, content = letter.record, letter.content
     lines = [f"{name}: {printable(str(value))}" for name, value in letter.row.items() if value]
     headers = record.headers if content is None else content.headers
