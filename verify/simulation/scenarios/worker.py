@@ -46,7 +46,7 @@ GROUP = "billing"
 TOPIC = "orders"
 DEAD = "billing.dead"
 TO_S = 20.0
-WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3)
+WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3, 5)
 """Weights of the kinds of records."""
 
 STARTS = (NoBrokerAvailable, RequestTimedOut, ConnectionFailed, ConnectionLost, PartialFailure)
@@ -294,6 +294,8 @@ class Handler:
                 if kind == "once"
                 else HandlerCrash
             )
+        if kind == "later" and record.topic != stages(life.harness.plan)[-1]:
+            raise ConnectionError("later")
         if kind == "drop":
             ledger.processed.add(value)
             raise Drop("dropped")
