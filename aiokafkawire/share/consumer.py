@@ -343,9 +343,9 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             timeout_ms: The longest wait, in milliseconds. Defaults to `default_api_timeout_ms`.
 
         Returns:
-            The failure, or None, of each partition with acknowledgements: `AcknowledgementFailed`
-            if records are delivered again, `RequestTimedOut` if the broker did not respond in time
-            and the outcome is unknown.
+            The failure, or None, by partition with acknowledgements. `AcknowledgementFailed` says
+            that records are delivered again, `RequestTimedOut` that the broker did not respond in
+            time and the outcome is unknown.
         """
         session = self._running
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
