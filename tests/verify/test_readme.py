@@ -29,6 +29,8 @@ ADAPTER = {
     "recorder.py",
     "recorded_producer.py",
     "recorded_consumer.py",
+    "recorded_share_consumer.py",
+    "share_observer.py",
     "broker_observer.py",
     "group_observer.py",
 }
