@@ -61,6 +61,7 @@ def test_every_kind_of_error_has_advice_or_says_all_itself() -> None:
     itself |= {"BufferFull", "DeliveriesFailed", "ProducerFenced", "WrongEventLoop"}
     itself |= {"IllegalState", "TransactionAborted", "TransactionFailed", "InvalidTxnState"}
     itself |= {"AcknowledgementFailed"}  # no command awaits one
+    itself |= {"SerializationFailed", "DeserializationFailed"}  # commands write and read bytes
     itself |= {"PartialFailure"}  # a command prints the error of each item
     advised = tuple(kind for kind, _ in ADVICE)
     for name in errors.__all__:
