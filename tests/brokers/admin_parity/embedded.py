@@ -16,16 +16,9 @@ from tests.brokers.kafka import DEFAULT_VERSION
 __all__ = ("KNOWN_DIFFERENCES", "NOT_SERVED", "differences_from_kafka", "run_on_embedded")
 
 NOT_SERVED = frozenset(
-    {
-        *("describe_share_groups", "delete_share_groups", "list_share_group_offsets"),
-        *("alter_share_group_offsets", "delete_share_group_offsets"),
-        *("describe_streams_groups", "delete_streams_groups", "alter_streams_group_offsets"),
-    }
+    {"describe_streams_groups", "delete_streams_groups", "alter_streams_group_offsets"}
 )
-"""Operations on groups of types that the embedded broker does not have."""
-
-OF_SHARE_GROUPS = ("list_groups", "filtered")
-"""A case that needs them too."""
+"""Operations on streams groups, which the embedded broker does not have."""
 
 KNOWN_DIFFERENCES: Mapping[str, str] = {
     "configs": "small defaults for retention and segments, descriptions in other words, and only"
@@ -70,11 +63,7 @@ _OTHER_NAMES = re.compile(r"case[0-9a-f]{10}|\b__")
 
 async def run_on_embedded(cases: Iterable[Case]) -> list[Outcome]:
     """Run the cases that the embedded broker serves."""
-    served = [
-        case
-        for case in cases
-        if case.operation not in NOT_SERVED and (case.operation, case.title) != OF_SHARE_GROUPS
-    ]
+    served = [case for case in cases if case.operation not in NOT_SERVED]
     async with Broker(
         nodes=NODES,
         as_of=DEFAULT_VERSION.rpartition(".")[0],
