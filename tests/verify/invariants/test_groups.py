@@ -139,6 +139,15 @@ def test_generations_do_not_go_back_on_a_connection() -> None:
     assert found(member(), 7, *other, assignments=given) == []
 
 
+def test_generations_begin_anew_with_a_group_that_replaces_an_empty_one() -> None:
+    there = {"node": 1, "connection": 7}
+    commits = (commit(6, T0, at=10.0, **there), commit(2, T0, at=30.0, **there))
+    given = (answered(6, T0, at=5.0), answered(2, T0, at=20.0))
+    assert found(member(), 7, *commits, assignments=given) == []
+    earlier = (answered(2, T0, at=1.0), answered(6, T0, at=5.0))
+    assert found(member(), 7, *commits, assignments=earlier) == [BACK]
+
+
 def test_offsets_of_transactions_name_their_member_too() -> None:
     given = (answered(1, T0),)
     sent = commit(1, T1, client="p", member="m-c", producer_id=5)

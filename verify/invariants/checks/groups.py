@@ -51,8 +51,8 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     A member owns the assignment of its last SyncGroup response up to that generation. A cooperative
     member also owns those of earlier responses, unless another member was given them, up to the one
     that it has applied: it revokes partitions only when the application calls. The
-    generations of a member do not go back on a connection, and a member does not commit without its
-    member id.
+    generations of a member do not go back on a connection unless the group began anew, and a member
+    does not commit without its member id.
     """
     if run.observed.commits is None or run.observed.assignments is None:
         raise NotChecked("requests of members were not observed")
@@ -62,7 +62,7 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     strange: list[Finding] = []
     outside: list[Finding] = []
     back: list[Finding] = []
-    newest: dict[tuple[int, int, str], int] = {}
+    newest: dict[tuple[int, int, str], tuple[int, float]] = {}
     for request in run.observed.commits:
         client = run.by_client_id.get(request.client)
         if client is None or client.group != request.group:
@@ -73,10 +73,12 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
                 outside.append((f"{client.name} of {request.group}", request))
             continue
         connection = (request.node, request.connection, request.member)
-        if request.generation < newest.get(connection, -1):
-            text = f"{request.client} from {newest[connection]} to {request.generation}"
+        generation, since = newest.get(connection, (-1, 0.0))
+        if request.generation >= generation or owning.began_anew(request, since):
+            newest[connection] = (request.generation, request.at)
+        else:
+            text = f"{request.client} from {generation} to {request.generation}"
             back.append((text, request))
-        newest[connection] = max(request.generation, newest.get(connection, -1))
         for tp in owning.strange(request, client):
             strange.append((f"{request.client} {tp} in generation {request.generation}", request))
     yield from group_findings(
@@ -116,6 +118,17 @@ class _Owning:
         """Return whether a client has been subscribed long enough that it must be a member."""
         chosen = self._chosen.get(client.name, [])
         return bool(chosen) and all(subscribed for since, subscribed in chosen if since <= at)
+
+    def began_anew(self, request: CommitRequest, since: float) -> bool:
+        """Return whether the coordinator gave a member this generation after a later one was used.
+
+        A classic group that replaces an empty group of the consumer protocol begins with the first
+        generation, and a member keeps its id when it joins that.
+        """
+        return any(
+            answer.generation == request.generation and since < answer.at <= request.at
+            for answer in self._by_member.get((request.group, request.member), ())
+        )
 
     def strange(self, request: CommitRequest, client: Client | None) -> list[TopicPartition]:
         """Return the partitions of a commit that its member does not own."""
