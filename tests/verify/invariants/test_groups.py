@@ -139,7 +139,7 @@ def test_generations_do_not_go_back_on_a_connection() -> None:
     assert found(member(), 7, *other, assignments=given) == []
 
 
-def test_generations_begin_anew_with_a_group_that_replaces_an_empty_one() -> None:
+def test_generations_begin_again_with_a_group_that_replaces_an_empty_one() -> None:
     there = {"node": 1, "connection": 7}
     commits = (commit(6, T0, at=10.0, **there), commit(2, T0, at=30.0, **there))
     given = (answered(6, T0, at=5.0), answered(2, T0, at=20.0))

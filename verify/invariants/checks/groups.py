@@ -51,7 +51,7 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     A member owns the assignment of its last SyncGroup response up to that generation. A cooperative
     member also owns those of earlier responses, unless another member was given them, up to the one
     that it has applied: it revokes partitions only when the application calls. The
-    generations of a member do not go back on a connection unless the group began anew, and a member
+    generations of a member do not go back on a connection unless the group was created again, and a member
     does not commit without its member id.
     """
     if run.observed.commits is None or run.observed.assignments is None:
@@ -74,7 +74,7 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
             continue
         connection = (request.node, request.connection, request.member)
         generation, since = newest.get(connection, (-1, 0.0))
-        if request.generation >= generation or owning.began_anew(request, since):
+        if request.generation >= generation or owning.began_again(request, since):
             newest[connection] = (request.generation, request.at)
         else:
             text = f"{request.client} from {generation} to {request.generation}"
@@ -119,7 +119,7 @@ class _Owning:
         chosen = self._chosen.get(client.name, [])
         return bool(chosen) and all(subscribed for since, subscribed in chosen if since <= at)
 
-    def began_anew(self, request: CommitRequest, since: float) -> bool:
+    def began_again(self, request: CommitRequest, since: float) -> bool:
         """Return whether the coordinator gave a member this generation after a later one was used.
 
         A classic group that replaces an empty group of the consumer protocol begins with the first
