@@ -110,8 +110,8 @@ def _require_function(wanted: Any) -> Callable[[Any], Any]:
 
 def _unknown_type(wanted: type[Any]) -> TypeError:
     return TypeError(
-        f"{wanted.__name__} has no serializer: pass a pydantic model, a msgspec Struct, a"
-        " dataclass, dict, list, str, bytes, or a function"
+        f"{wanted.__name__} is not supported: pass a pydantic model, a msgspec Struct, a dataclass,"
+        " dict, list, str, bytes, or a function"
     )
 
 

@@ -80,7 +80,7 @@ def test_other_data_raises(kind: Any, data: bytes):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (float, "float has no serializer"),
+        (float, "float is not supported"),
         (list[int], r"pass a type or a function, not list"),
         ("json", "pass a type or a function, not 'json'"),
     ],

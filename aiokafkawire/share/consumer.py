@@ -33,7 +33,7 @@ from .consumer_session import ShareConsumerSession
 from .iterators import ShareBatchIterator, ShareRecordIterator
 from .record import ShareRecord
 from .records import ShareRecords
-from .sessions import AcknowledgementCallback
+from .sessions import AcknowledgementCommitCallback
 
 __all__ = ("ShareConsumer",)
 
@@ -58,8 +58,8 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
     feature `share.version`.
 
     By default a record is accepted when the task that received it calls the consumer again, or
-    leaves `async with` without an exception. If the task ends before, because it fails or is
-    cancelled, the record is released. `accept`, `release`, `reject` and `renew` of a record decide
+    leaves `async with` without an exception. If the task ends before that, even without an error,
+    the record is released. `accept`, `release`, `reject` and `renew` of a record decide
     otherwise. With `share_acknowledgement_mode="explicit"` only these methods acknowledge records;
     those that are left are delivered again.
 
@@ -95,7 +95,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             self._topics = parse_topics(topics).topics
         except ValueError as error:
             raise InvalidOption(str(error)) from None
-        self._on_acknowledgement: AcknowledgementCallback | None = None
+        self._on_acknowledgement: AcknowledgementCommitCallback | None = None
 
     # --- start and close ---
 
@@ -375,7 +375,9 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
                 results[tp] = results.get(tp) or error
         return results
 
-    def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
+    def set_acknowledgement_commit_callback(
+        self, callback: AcknowledgementCommitCallback | None
+    ) -> None:
         """Call a function with the result of each acknowledgement; None removes it.
 
         Args:

@@ -20,9 +20,11 @@ class ShareCounters(ConsumerCounters):
     def count(self, acknowledgements: PartitionAcknowledgements) -> None:
         """Count acknowledgements with a result."""
         for first, last, kind in acknowledgements.types:
+            if kind == GAP:
+                continue
             if acknowledgements.result.error is not None:
                 self._failed += last - first + 1
-            elif kind != GAP:
+            else:
                 self._acknowledged[AcknowledgeType(kind)] += last - first + 1
         self._failed += len(acknowledgements.expired)
 

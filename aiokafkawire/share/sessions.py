@@ -24,11 +24,11 @@ from .node import ShareNode
 from .record import HeldRecords
 from .records import ShareRecords
 
-__all__ = ("AcknowledgementCallback", "ShareSessions")
+__all__ = ("AcknowledgementCommitCallback", "ShareSessions")
 
 logger = logging.getLogger("aiokafkawire.share")
 
-AcknowledgementCallback = Callable[
+AcknowledgementCommitCallback = Callable[
     [TopicPartition, Sequence[int], AcknowledgementFailed | None], object
 ]
 """Called with the partition, the offsets, and the failure or None."""
@@ -61,7 +61,7 @@ class ShareSessions:
         notifier: Notifier,
     ) -> None:
         self.member_id = ""
-        self.on_acknowledgement: AcknowledgementCallback | None = None
+        self.on_acknowledgement: AcknowledgementCommitCallback | None = None
         self._cluster = cluster
         self._runtime = runtime
         self._supervisor = supervisor

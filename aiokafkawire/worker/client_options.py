@@ -34,7 +34,15 @@ class ClientOptionSets:
         self.producer = producer
 
     def make_consumer(self, config: WorkerConfig) -> Consumer:
-        """Return the consumer of a worker."""
+        """Return the consumer of a worker.
+
+        Raises:
+            InvalidOption: An option is invalid, or the worker sets it itself.
+        """
+        _refuse(self.consumer, "consumer_options", "pass key and value to on()", "deserializer")
+        for name in ("group_id", "enable_auto_commit", "rebalance_callback_timeout_ms"):
+            if name in self.consumer:
+                raise InvalidOption(f"consumer_options: a worker sets {name} itself")
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
         if self.consumer.get("group_protocol") != "consumer":
             defaults["partition_assignment_strategy"] = ["cooperative-sticky"]
@@ -63,6 +71,9 @@ class ClientOptionSets:
         Raises:
             InvalidOption: With these options a failed record could be lost.
         """
+        _refuse(
+            self.producer, "producer_options", "failed records are copied as bytes", "serializer"
+        )
         if self.producer.get("acks", "all") not in {"all", -1}:
             raise InvalidOption("producer_options: a worker needs acks='all'")
         if self.producer.get("transactional_id") is not None:
@@ -72,3 +83,9 @@ class ClientOptionSets:
     def make_admin(self) -> Admin:
         """Return an admin client."""
         return Admin(**self.common)
+
+
+def _refuse(options: Mapping[str, Any], given: str, why: str, kind: str) -> None:
+    for name in (f"key_{kind}", f"value_{kind}"):
+        if options.get(name) is not None:
+            raise InvalidOption(f"{given}: a worker takes no {name}; {why}")

@@ -192,8 +192,9 @@ class Executor:
         try:
             return await item.handler.decode(item, record)
         except Exception as error:
+            # Not with the error's text, which may have the value.
             raise DeserializationFailed(
-                f"the record cannot be deserialized: {error!r:.200}",
+                f"the record cannot be deserialized: {type(error).__name__}",
                 record=record,
                 topic=record.topic,
                 partition=record.partition,

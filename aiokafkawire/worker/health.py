@@ -54,14 +54,14 @@ def check_health(session: WorkerSession) -> WorkerHealth:
         )
     unwritten_s = now - min((copy.since for copy in session.scheduler.unwritten), default=now)
     if unwritten_s > limit_s:
-        dead.append(f"failed records cannot be written since {unwritten_s:.0f} s")
+        dead.append(f"failed records could not be written for {unwritten_s:.0f} s")
     drain_s = session.config.drain_timeout_ms / 1_000
     unpolled_s = now - session.polled_at
     if unpolled_s > limit_s + drain_s + POLL_TIMEOUT_MS / 1_000 and not session.ended.is_set():
-        dead.append(f"no poll for records since {unpolled_s:.0f} s")
+        dead.append(f"no poll for records for {unpolled_s:.0f} s")
     unready: list[str] = []
     if not session.has_been_assigned:
-        unready.append("no partitions were assigned yet")
+        unready.append("no partitions have been assigned yet")
     breaker = session.scheduler.breaker
     if breaker is not None and breaker.state is not BreakerState.CLOSED:
         unready.append(
@@ -69,7 +69,7 @@ def check_health(session: WorkerSession) -> WorkerHealth:
             f" {breaker.error!r:.200}"
         )
     if session.ended.is_set():
-        unready.append("the worker stops")
+        unready.append("the worker is stopping")
     return WorkerHealth(
         is_alive=not dead,
         is_ready=not dead and not unready,

@@ -17,11 +17,11 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
     return {
         "records_processed_total": counters.processed,
         "attempts_failed_total": counters.failed,
-        "records_retried_total": counters.retried,
+        "attempts_retried_total": counters.retried,
         "records_delayed_total": counters.delayed,
         "records_dead_total": counters.dead,
         "records_dropped_total": counters.dropped,
-        "records_lost_total": scheduler.lost,
+        "attempts_fenced_total": scheduler.lost,
         "write_failures_total": counters.write_failures,
         "commit_failures_total": session.committer.failures,
         "assigned_partitions": len(scheduler.partitions),

@@ -89,7 +89,8 @@ class RetryPolicy:
             is a random part of it (full jitter).
         backoff_max_ms: Maximum of the doubled delay.
         delays_ms: Delays of the retry topics, ascending. The order of records is not kept there.
-        max_age_ms: Time since the first failure after which no attempt is made; None for no limit.
+        max_age_ms: A failure this long after the first one, in milliseconds, makes the record a
+            dead letter; None for no limit. An attempt that was scheduled before may still run.
         dead_on: Exceptions after which no retry helps.
         retry_on: Exceptions after which a retry may help; others count as `dead_on`. None for all.
     """

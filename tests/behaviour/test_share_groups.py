@@ -199,7 +199,7 @@ async def test_commit_returns_the_result_of_each_partition(
     await fill(bootstrap_servers, topic, numbered(5))
     results: list[tuple[TopicPartition, Sequence[int], AcknowledgementFailed | None]] = []
     async with member(**EXPLICIT) as consumer:
-        consumer.set_acknowledgement_callback(lambda *result: results.append(result))
+        consumer.set_acknowledgement_commit_callback(lambda *result: results.append(result))
         for record in await take(consumer, 5):
             record.accept()
         tp = TopicPartition(topic, 0)

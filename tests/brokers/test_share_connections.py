@@ -164,7 +164,7 @@ async def test_connections_are_cut(
             max_poll_records=10,
             fetch_max_wait_ms=50,
         )
-        consumer.set_acknowledgement_callback(progress.on_result)
+        consumer.set_acknowledgement_commit_callback(progress.on_result)
         return consumer
 
     async def work() -> None:

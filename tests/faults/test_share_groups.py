@@ -360,7 +360,7 @@ async def test_acknowledgements_fail_at_the_deadline_of_closing(
     await fill(broker.bootstrap_servers, topic, numbered(2))
     results: list[tuple[Sequence[int], AcknowledgementFailed | None]] = []
     consumer = member(broker, topic, group_id, close_timeout_ms=300)
-    consumer.set_acknowledgement_callback(lambda _, *result: results.append(result))
+    consumer.set_acknowledgement_commit_callback(lambda _, *result: results.append(result))
     await consumer.start()
     first, second = await take(consumer, 2)
     broker.on(ACKNOWLEDGE, fault)

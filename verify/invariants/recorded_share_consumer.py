@@ -42,7 +42,7 @@ class RecordedShareConsumer:
         self._journal = journal
         self._implicit = consumer.config.share_acknowledgement_mode == "implicit"
         self._given: dict[str, list[ShareRecord]] = {}
-        consumer.set_acknowledgement_callback(self._reported)
+        consumer.set_acknowledgement_commit_callback(self._reported)
 
     @property
     def name(self) -> str:

@@ -84,7 +84,7 @@ async def work(servers: str, topic: str, group: str, mode: Any) -> None:
         fetch_max_wait_ms=100,
     )
     acceptances = Acceptances()
-    consumer.set_acknowledgement_callback(acceptances.on_result)
+    consumer.set_acknowledgement_commit_callback(acceptances.on_result)
     async with consumer:
         emit("entered")
         while not stop.is_set():

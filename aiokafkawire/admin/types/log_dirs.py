@@ -63,7 +63,8 @@ class ReplicaLogDirInfo:
     """Directories of a replica.
 
     Attributes:
-        current_replica_log_dir: Path of its directory; None if the broker does not have it.
+        current_replica_log_dir: Path of its directory; None if the broker does not have the
+            replica, or the directory is offline.
         current_replica_offset_lag: Offsets behind the high watermark; None without a directory.
         future_replica_log_dir: Path of the directory that it is being moved to, or None.
         future_replica_offset_lag: Offsets behind the current replica, or None.

@@ -118,7 +118,7 @@ class TopicPartitionInfo:
     Attributes:
         partition: Number of the partition.
         leader_id: Node id of the leader; None without one.
-        leader_epoch: Epoch of the leader; None before Kafka 2.2.
+        leader_epoch: Epoch of the leader; None before Kafka 2.1.
         replicas: Node ids of the replicas, the preferred leader first.
         isr: Node ids of the in-sync replicas.
         offline_replicas: Node ids of the replicas that are offline.

@@ -29,7 +29,10 @@ async def run_producer(app: web.Application) -> AsyncIterator[None]:
 
 
 async def measure(request: web.Request) -> web.Response:
-    """Write the measurements of one sensor; all of them, or an error."""
+    """Write the measurements of one sensor, and respond when all are acknowledged.
+
+    After an error some of them may be stored.
+    """
     sensor = request.match_info["sensor"]
     measurements = await request.json()
     producer = request.app[PRODUCER]

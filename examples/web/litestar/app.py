@@ -1,6 +1,6 @@
 """Orders by HTTP, with msgspec's structs as values of records, and a worker that bills them.
 
-`litestar run` or `uvicorn app:app` runs it; `KAFKA_BOOTSTRAP_SERVERS` names the brokers.
+`uvicorn app:app` runs it; `KAFKA_BOOTSTRAP_SERVERS` names the brokers.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
 
     A member owns the assignment of its last SyncGroup response up to that generation. A cooperative
     member also owns those of earlier responses, unless another member was given them, up to the one
-    that it has applied: it revokes partitions only when the application calls. The
-    generations of a member do not go back on a connection unless the group was created again, and a member
-    does not commit without its member id.
+    that it has applied: it revokes partitions only when the application calls. The generations of a
+    member do not go back on a connection unless the group was created again, and a member does not
+    commit without its member id.
     """
     if run.observed.commits is None or run.observed.assignments is None:
         raise NotChecked("requests of members were not observed")
