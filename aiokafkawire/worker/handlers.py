@@ -86,7 +86,7 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
 
     @property
     def is_lost(self) -> bool:
-        """True if the partition was revoked or lost: another member may process the record."""
+        """True if the partition was revoked or lost; another member may process the record."""
         return self._item.partition.is_fenced
 
 
