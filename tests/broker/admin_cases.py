@@ -477,7 +477,7 @@ def comparable(value: Any) -> Any:
 
 async def embedded_responses() -> dict[str, Any]:
     """Return the responses of the embedded broker."""
-    async with Broker(default_partitions=2) as broker:
+    async with Broker(default_partitions=2, as_of="4.3") as broker:
         return await admin_responses(broker.nodes[1], 0.0)
 
 

@@ -32,6 +32,7 @@ from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.release_choice import resolve_release
 from aiokafkawire.broker.request_context import BrokerState, ClientConnection, RequestContext
 from aiokafkawire.broker.share.configs import ShareGroupConfigs
+from aiokafkawire.broker.share.dead_letters import DeadLetterQueue
 from aiokafkawire.broker.share.persister import SharePersister
 from aiokafkawire.broker.share.share_partition_manager import SharePartitionManager
 from aiokafkawire.broker.storage import DirectoryStore
@@ -178,6 +179,7 @@ class SocketlessBroker:
             options, clock, cluster, offsets, self.store, bumps_epoch=lambda: True
         )
         coordinator_loader = CoordinatorLoader(cluster, groups, transactions, clock, load_s=0)
+        share_configs = ShareGroupConfigs(cluster.dynamic_configs)
         return BrokerState(
             options=options,
             clock=clock,
@@ -189,8 +191,15 @@ class SocketlessBroker:
                 cluster,
                 SharePersister(self.store, clock),
                 clock,
-                ShareGroupConfigs(cluster.dynamic_configs),
+                share_configs,
                 max_sessions=10,
+                dead_letters=DeadLetterQueue(
+                    cluster,
+                    share_configs,
+                    clock,
+                    is_enabled=lambda: False,
+                    leader_replica=lambda partition: partition,
+                ),
             ),
             releases={1: resolve_release(None, replicate=False)},
             credentials=CredentialStore(None, random.Random(4)),
