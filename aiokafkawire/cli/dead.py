@@ -27,6 +27,7 @@ from aiokafkawire.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafkawire.admin import Admin
+    from aiokafkawire.admin.offsets import IsolationLevel
     from aiokafkawire.records import Record
     from aiokafkawire.worker.letters import DeadLetterContent
 
@@ -148,22 +149,32 @@ def retry_command(
             letter async for letter in _letters(admin, client, topic, error=error, offset=offset)
         ]
         unknown = [letter for letter in letters if letter.content is None and target is None]
+        failures: dict[int, Exception] = {}
+        if not change.dry_run:
+            failures = await _send_again(admin, letters, target)
         rows = [
             {**letter.record.topic_partition._asdict(), "offset": letter.record.offset, "to": to}
-            for letter in letters
-            if (to := _target(letter, target)) is not None
+            for number, letter in enumerate(letters)
+            if number not in failures and (to := _target(letter, target)) is not None
         ]
-        if not change.dry_run:
-            await _send_again(admin, letters, target)
         await change.show(rows, always=True)
         if not letters:
             admin.note_empty("dead letters")
         return [
-            CommandFailed(
-                f"{letter.record.topic_partition} offset {letter.record.offset}: the headers do"
-                " not say where the record comes from; give --to TOPIC"
-            )
-            for letter in unknown
+            *(
+                CommandFailed(
+                    f"{letter.record.topic_partition} offset {letter.record.offset}: the headers do"
+                    " not say where the record comes from; give --to TOPIC"
+                )
+                for letter in unknown
+            ),
+            *(
+                CommandFailed(
+                    f"{letters[number].record.topic_partition} offset"
+                    f" {letters[number].record.offset}: not sent: {error}"
+                )
+                for number, error in sorted(failures.items())
+            ),
         ]
 
     return admin.execute(retry)
@@ -195,7 +206,7 @@ def drop_command(admin: AdminCommand, *, change: Changing, through: int | None, 
         before = {
             tp: end if through is None else min(through + 1, end)
             for tp, end in ends.items()
-            if starts[tp] < end
+            if starts[tp] < (end if through is None else min(through + 1, end))
         }
         errors: list[KafkaError] = []
         if before and not change.dry_run:
@@ -224,13 +235,15 @@ def _parse_partition(argument: str) -> TopicPartition:
 
 
 async def _bounds(
-    client: Admin, partitions: Sequence[TopicPartition]
+    client: Admin,
+    partitions: Sequence[TopicPartition],
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
     """Return the first offset of each partition, and the one after the last."""
     from aiokafkawire.admin import OffsetSpec  # noqa: PLC0415 - it imports every message
 
     found = [
-        await client.list_offsets(dict.fromkeys(partitions, spec))
+        await client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation_level)
         for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
     ]
     starts, ends = ({tp: each.offset or 0 for tp, each in offsets.items()} for offsets in found)
@@ -258,8 +271,8 @@ async def _letters(
     from aiokafkawire.worker.letters import read_dead_letter  # noqa: PLC0415
 
     partitions = await expand_partitions(client, parse_partitions([topic]))
-    starts, ends = await _bounds(client, partitions)
-    async with Consumer(**_common_options(admin)) as consumer:
+    starts, ends = await _bounds(client, partitions, "read_committed")
+    async with Consumer(**_common_options(admin), isolation_level="read_committed") as consumer:
         for tp in partitions:
             start, end = starts[tp], ends[tp]
             if offset is not None:
@@ -289,26 +302,38 @@ def _target(letter: StoredDeadLetter, target: str | None) -> str | None:
 
 async def _send_again(
     admin: AdminCommand, letters: Sequence[StoredDeadLetter], target: str | None
-) -> None:
-    """Send dead letters, and wait until all in-sync replicas have them."""
+) -> dict[int, Exception]:
+    """Send dead letters, and wait until all in-sync replicas have them.
+
+    Returns:
+        The errors of those that were not sent, by place.
+    """
     from aiokafkawire.producer import Producer  # noqa: PLC0415 - slow to import
 
+    failures: dict[int, Exception] = {}
     async with Producer(**_common_options(admin)) as producer:
         for first in range(0, len(letters), MAX_IN_FLIGHT):
-            deliveries = [
-                await producer.send(
-                    topic,
-                    letter.record.value,
-                    key=letter.record.key,
-                    headers=letter.record.headers
-                    if letter.content is None
-                    else letter.content.headers,
+            deliveries = {}
+            for number in range(first, min(first + MAX_IN_FLIGHT, len(letters))):
+                letter = letters[number]
+                topic = _target(letter, target)
+                if topic is None:
+                    continue
+                headers = (
+                    letter.record.headers if letter.content is None else letter.content.headers
                 )
-                for letter in letters[first : first + MAX_IN_FLIGHT]
-                if (topic := _target(letter, target)) is not None
-            ]
-            for delivery in deliveries:
-                await delivery
+                try:
+                    deliveries[number] = await producer.send(
+                        topic, letter.record.value, key=letter.record.key, headers=headers
+                    )
+                except (KafkaError, ValueError) as error:
+                    failures[number] = error
+            for number, delivery in deliveries.items():
+                try:
+                    await delivery
+                except KafkaError as error:
+                    failures[number] = error
+    return failures
 
 
 def _common_options(admin: AdminCommand) -> dict[str, Any]:

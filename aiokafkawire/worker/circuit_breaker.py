@@ -95,9 +95,13 @@ class CircuitBreaker:
         self.state = transition(TRANSITIONS, self.state, event)
 
     @property
-    def lets_start(self) -> bool:
+    def can_start(self) -> bool:
         """True if a record may start."""
         return self.state in {BreakerState.CLOSED, BreakerState.HALF_OPEN}
+
+    def can_continue(self, item: WorkItem) -> bool:
+        """Return whether a running item may start an attempt."""
+        return self.state is BreakerState.CLOSED or self._is_probe(item)
 
     def on_time(self, now: float) -> None:
         """Allow a probe if the pause has ended."""

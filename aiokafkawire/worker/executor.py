@@ -16,7 +16,7 @@ from aiokafkawire.errors import DeserializationFailed
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
-from aiokafkawire.worker.circuit_breaker import CircuitBreaker
+from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
@@ -50,6 +50,10 @@ WRITE_BACKOFF_S = 1.0
 
 class HandlerTimedOut(TimeoutError):
     """An attempt took longer than `timeout_ms` of its handler."""
+
+
+class Postponed(Exception):
+    """A pause began while the attempt waited for a thread."""
 
 
 class HandlerFailed(Exception):
@@ -101,7 +105,8 @@ class Executor:
             await self._run_batch(item)
             return
         now, handler, records = self._runtime.clock.now, item.handler, item.records
-        for _ in range(RECORDS_PER_TURN):
+        breaker = self._breaker
+        for _ in range(self._turn_limit()):
             item.started = now()
             record = records[item.index]
             try:
@@ -109,6 +114,8 @@ class Executor:
                     await handler.function(WorkerRecord(item, record, record.key, record.value))
                 else:
                     await self._within_limits(item, partial(self._process, item, record))
+            except Postponed:
+                break
             except BaseException as error:
                 if not is_failure_of_callback(error):
                     raise
@@ -116,22 +123,26 @@ class Executor:
                     return
             else:
                 counters.processed += 1
-                if self._breaker is not None:
-                    self._on_success(self._breaker, item)
+                if breaker is not None:
+                    self._on_success(breaker, item)
                 if self.results is not None:
                     self.results.processed += record_results(item, is_processed=True)
                 if not finish_record(item):
                     return
+            if breaker is not None and not breaker.can_start:
+                break
         self._scheduler.yield_turn(item)
 
     async def _run_batch(self, item: WorkItem) -> None:
         """Process the records of an item together, or one by one after `SplitBatch`."""
-        for _ in range(RECORDS_PER_TURN):
+        for _ in range(self._turn_limit()):
             item.started = self._runtime.clock.now()
             failure: BaseException | None = None
             number = 1 if item.batch_attempts else len(item.records) - item.index
             try:
                 done = await self._within_limits(item, partial(self._process_batch, item, number))
+            except Postponed:
+                break
             except FailedAt as failed:
                 # mutation: failed-record-of-batch-counts-as-done
                 done, number, failure = failed.index, 1, failed.__cause__ or failed
@@ -149,13 +160,23 @@ class Executor:
                     return
             if failure is not None and not await self._on_failure(item, failure, number):
                 return
+            if self._breaker is not None and not self._breaker.can_start:
+                break
         self._scheduler.yield_turn(item)
+
+    def _turn_limit(self) -> int:
+        """Return how many records a running item may process: a probe ends its turn after one."""
+        if self._breaker is None or self._breaker.state is BreakerState.CLOSED:
+            return RECORDS_PER_TURN
+        return 1
 
     async def _within_limits(self, item: WorkItem, process: Callable[[], Awaitable[T]]) -> T:
         """Make an attempt within the limits of threads and time."""
         if item.handler.is_async:
             return await self._within_time(item, process)
         async with self._free_threads:
+            if self._breaker is not None and not self._breaker.can_continue(item):
+                raise Postponed
             item.started = self._runtime.clock.now()
             return await self._within_time(item, process)
 
@@ -242,6 +263,9 @@ class Executor:
         self.counters.failed += 1
         if self._breaker is not None:
             self._count_failure(self._breaker, item, error)
+        if item.partition.is_fenced:  # the next owner decides about the record
+            self._scheduler.retry(item, 0.0)
+            return False
         item.attempts += 1
         item.error = error
         now_ms = clock.wall_ms()
@@ -270,7 +294,10 @@ class Executor:
             case SplitBatch():
                 item.batch_attempts = item.attempts
                 item.forget_failures()
-                return True
+                if item.partition.is_active:
+                    return True
+                self._scheduler.retry(item, 0.0)
+                return False
             case WriteDeadLetter() if self._stop_on_failure:
                 raise HandlerFailed from error
             case RetryLater() | WriteDeadLetter():

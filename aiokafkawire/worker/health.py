@@ -46,7 +46,7 @@ def check_health(session: WorkerSession) -> WorkerHealth:
     oldest_s = 0.0 if oldest is None else now - oldest.started
     dead: list[str] = []
     if session.failure is not None:
-        dead.append(f"the worker failed: {session.failure!r}")
+        dead.append(f"the worker failed: {_shown(session.failure)}")
     if oldest is not None and oldest_s > limit_s:
         dead.append(
             f"{oldest.handler.name} has been processing {oldest.partition.tp} offset"
@@ -66,7 +66,7 @@ def check_health(session: WorkerSession) -> WorkerHealth:
     if breaker is not None and breaker.state is not BreakerState.CLOSED:
         unready.append(
             f"handlers are paused after {breaker.failures} failures in a row:"
-            f" {breaker.error!r:.200}"
+            f" {_shown(breaker.error)}"
         )
     if session.ended.is_set():
         unready.append("the worker is stopping")
@@ -78,6 +78,13 @@ def check_health(session: WorkerSession) -> WorkerHealth:
         delayed=session.scheduler.delayed,
         oldest_attempt_s=oldest_s,
     )
+
+
+def _shown(error: BaseException | None) -> str:
+    try:
+        return f"{error!r:.200}"
+    except Exception:  # the text of an exception may raise
+        return type(error).__qualname__
 
 
 def health_page(health: WorkerHealth, question: Literal["is_alive", "is_ready"]) -> Page:

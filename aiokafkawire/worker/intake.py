@@ -109,19 +109,21 @@ class RecordIntake:
         clock = self._clock
         try:
             state = read_retry_state(record)
-            handler = self._handlers[state.origin.topic]
-        except (ValueError, KeyError):
+        except ValueError:
             return WorkItem([record], work, NO_HANDLER)
+        handler, key = self._handlers.get(state.origin.topic, NO_HANDLER), None
         try:
             # The order of a partition is lost here, and that of keys is kept within the topic.
             key = None if handler.order_by == "partition" else handler.ordering_key(record)
         except Exception as error:
-            return WorkItem([record], work, handler.failing(error))
+            handler = handler.failing(error)
         item = WorkItem([record], work, handler, key)
         item.tier = state.tier
         item.earlier_attempts = state.attempts
         item.first_failure_ms = state.first_failure_ms
         # Clocks differ between hosts, so the delay is bounded by that of the topic.
+        if handler is NO_HANDLER:
+            return item
         wait_ms = min(state.not_before_ms - clock.wall_ms(), retry.delay_ms)
         item.due = clock.now() + max(0, wait_ms) / 1_000
         return item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 __all__ = ("DeadLetter", "Drop", "FailedAt", "Outcome", "Retry")
 
@@ -63,6 +64,7 @@ class FailedAt(Outcome):
     """
 
     def __init__(self, index: int) -> None:
+        index = operator.index(index)
         if index < 0:
             raise ValueError(f"index must be at least 0, not {index}")
         super().__init__(f"record {index} of the batch failed")

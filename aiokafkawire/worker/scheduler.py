@@ -221,7 +221,7 @@ class Scheduler:
         """Return the next item to run; partitions take turns. None if none is ready."""
         if self._delayed and self._delayed[0][0] <= now:
             self.release_due(now)
-        if not self._turns or (self.breaker is not None and not self.breaker.lets_start):
+        if not self._turns or (self.breaker is not None and not self.breaker.can_start):
             return None
         work = self._turns.popleft()
         item = work.ready.popleft()
@@ -319,7 +319,7 @@ class Scheduler:
     @property
     def is_busy(self) -> bool:
         """True if records run, or may run before the next delayed one is due."""
-        if self._turns and (self.breaker is None or self.breaker.lets_start):
+        if self._turns and (self.breaker is None or self.breaker.can_start):
             return True
         return bool(self._fenced) or any(work.running for work in self._partitions.values())
 
@@ -431,6 +431,8 @@ class Scheduler:
             ):
                 work.is_paused = False
                 changed.resume.append(tp)
+            if work.is_paused and work.batch is not None:
+                self._make_item(work.batch)  # it cannot grow
         return changed
 
 

@@ -318,7 +318,7 @@ class Worker(BaseClient[WorkerSession]):
         """
         session = self._lifecycle.session
         if session is not None:
-            session.end()
+            session.request_end()
         elif self._start_scope is not None:
             self._start_scope.cancel()
 

@@ -30,7 +30,7 @@ def opened(limit: int = 2) -> CircuitBreaker:
     """Return a breaker that opened at 0 s, for 10 s."""
     breaker, item = CircuitBreaker(limit, 10.0), an_item()
     for number in range(limit):
-        assert breaker.lets_start
+        assert breaker.can_start
         assert breaker.on_failure(item, ERROR, 0.0) == (number == limit - 1)
     assert breaker.state is BreakerState.OPEN
     return breaker
@@ -49,13 +49,13 @@ def test_failures_in_a_row_open_it():
 
 def test_one_probe_starts_after_the_pause():
     breaker, probe = opened(), an_item()
-    assert not breaker.lets_start
+    assert not breaker.can_start
     breaker.on_time(9.9)
-    assert not breaker.lets_start
+    assert not breaker.can_start
     breaker.on_time(10.0)
-    assert breaker.lets_start
+    assert breaker.can_start
     breaker.on_started(probe)
-    assert not breaker.lets_start
+    assert not breaker.can_start
     assert breaker.on_success(probe)
     assert breaker.state is BreakerState.CLOSED
     assert (breaker.failures, breaker.error) == (0, None)
@@ -85,9 +85,9 @@ def test_a_probe_without_an_attempt_lets_another_start():
     breaker.on_time(10.0)
     breaker.on_started(probe)
     breaker.on_ended(an_item())
-    assert not breaker.lets_start
+    assert not breaker.can_start
     breaker.on_ended(probe)
-    assert breaker.lets_start
+    assert breaker.can_start
 
 
 def test_attempts_from_before_the_pause_do_not_change_it():
