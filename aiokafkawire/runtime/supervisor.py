@@ -32,6 +32,7 @@ __all__ = (
     "TaskHandle",
     "current_task",
     "get_call_soon_threadsafe",
+    "get_loop_caller",
     "get_loop_checkpoint",
     "get_loop_clock",
     "get_loop_identity",
@@ -182,6 +183,22 @@ def get_call_soon_threadsafe() -> Callable[[Callable[[], None]], None]:
         loop.call_soon_threadsafe(function)
 
     return call_soon
+
+
+def get_loop_caller() -> Callable[[Callable[[], None]], None]:
+    """Return a function that runs a callback in this event loop, from any thread.
+
+    In the thread of the loop the callback runs at once.
+    """
+    thread, call_soon = threading.get_ident(), get_call_soon_threadsafe()
+
+    def call(function: Callable[[], None]) -> None:
+        if threading.get_ident() == thread:
+            function()
+        else:
+            call_soon(function)
+
+    return call
 
 
 def _forwarded_to_main_task(error: BaseException) -> bool:

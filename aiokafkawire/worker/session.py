@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Collection, Sequence
 
 import anyio
@@ -18,7 +17,6 @@ from aiokafkawire.runtime import (
     Supervisor,
     with_runtime,
 )
-from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.circuit_breaker import CircuitBreaker
 from aiokafkawire.worker.client_options import ClientOptionSets
@@ -65,8 +63,6 @@ class WorkerSession(Session, RebalanceListener):
         self.config = config
         self.runtime = runtime
         self.ended = anyio.Event()
-        self._thread = threading.get_ident()
-        self._call_soon = get_call_soon_threadsafe()
         self.failure: BaseException | None = None
         self.has_been_assigned = False
         self.health_server: HealthServer | None = None
@@ -202,13 +198,6 @@ class WorkerSession(Session, RebalanceListener):
         if self.failure is None:
             self.failure = failure
         self.ended.set()
-
-    def request_end(self) -> None:
-        """Let the worker stop; may be called in any thread."""
-        if threading.get_ident() == self._thread:
-            self.end()
-        else:
-            self._call_soon(self.end)
 
     def on_task_failed(self, failure: KafkaError) -> None:
         self.end(failure)

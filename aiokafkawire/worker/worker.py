@@ -24,6 +24,7 @@ from aiokafkawire.runtime import (
     client_label,
     current_task,
 )
+from aiokafkawire.runtime.supervisor import get_loop_caller
 from aiokafkawire.serialization import DeserializerArgument, make_deserializer
 from aiokafkawire.types import require_timeout, require_topic_name
 from aiokafkawire.worker.batch_policy import BatchPolicy
@@ -318,7 +319,8 @@ class Worker(BaseClient[WorkerSession]):
         """
         session = self._lifecycle.session
         if session is not None:
-            session.request_end()
+            # A handler that runs in a thread may call this.
+            self._call_in_loop(session.end)
         elif self._start_scope is not None:
             self._start_scope.cancel()
 
@@ -368,6 +370,7 @@ class Worker(BaseClient[WorkerSession]):
         await super().stop()
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> WorkerSession:
+        self._call_in_loop = get_loop_caller()
         session = WorkerSession(self.config, self._option_sets, self._handlers, runtime, supervisor)
         session.executor.results = self._results
         if self.config.health_port is not None:
