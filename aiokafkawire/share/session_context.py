@@ -192,6 +192,8 @@ class ShareSessionContext:
             if kind == AcknowledgeType.RENEW:
                 for begin, end, lock in locks.within(first, last):
                     lock.renew(begin, end, until)
+                    # The lock duration of the group may have become shorter.
+                    self.expiry_at = min(self.expiry_at, until)
 
     def lose_all(self) -> SentAcknowledgements:
         """Forget all held records; return the acknowledgements that were not sent."""

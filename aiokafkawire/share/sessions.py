@@ -205,8 +205,10 @@ class ShareSessions:
         self._notifier.raise_in_next_call(error)
 
     def on_session_lost(self, node: ShareNode) -> None:
-        """Deliver no more records of the session: they are not held any more."""
+        """Deliver no more records of the session, which are not held any more; fetch elsewhere."""
         self._delivery.stop()
+        self._turn += 1
+        self.update_demand()
 
     def on_acknowledged(
         self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements

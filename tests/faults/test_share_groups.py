@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -220,6 +220,19 @@ async def test_a_topic_that_is_created_again_does_not_disturb_others(
         await fill(broker.bootstrap_servers, topic, numbered(1, start=1))
         [record] = await take(consumer, 1)
         await record.accept()
+
+
+@pytest.mark.parametrize("mode", ["batch_optimized", "record_limit"])
+async def test_a_broker_that_refuses_to_fetch_does_not_hold_up_others(
+    broker: Broker, group_id: str, mode: Literal["batch_optimized", "record_limit"]
+) -> None:
+    await broker.create_topic("wide", partitions=3)
+    for partition in range(3):
+        await fill(broker.bootstrap_servers, "wide", numbered(1, start=partition), partition)
+    refused = Answer(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+    broker.on(FETCH, refused, node=broker.leader("wide", 0))
+    async with member(broker, "wide", group_id, share_acquire_mode=mode) as consumer:
+        assert {record.partition for record in await take(consumer, 2)} == {1, 2}
 
 
 async def test_epochs_of_a_session_have_no_gaps(broker: Broker, topic: str, group_id: str) -> None:

@@ -367,6 +367,19 @@ def test_a_renewal_leaves_the_records_of_other_partitions() -> None:
     assert not context.is_held(O1, 0, None, LOCK_S)
 
 
+def test_a_renewal_may_shorten_the_lock() -> None:
+    """It does, if the lock duration of the group was lowered."""
+    broker, lock = holding(0, 1)
+    context = broker.session.context
+    broker.acknowledge(RENEW, 0, 1, lock=lock)
+    broker.sent()
+    renewed = PartitionAcknowledgements()
+    renewed.types.set(0, 1, RENEW)
+    context.renew(O0, renewed, 15.0)
+    broker.acknowledge(ACCEPT, 0, 1, lock=lock)
+    assert not [*context.take_pending(20.0)[O0].types]
+
+
 def test_a_refused_renewal_restarts_nothing() -> None:
     broker, lock = holding(0, 1)
     broker.acknowledge(RENEW, 0, lock=lock)
