@@ -215,7 +215,8 @@ async def test_consumer_metrics(bootstrap_servers: str, topic: str, group_id: st
         assert numbers["assigned_partitions"] == 1
         assert numbers["fetches_total"] >= 1
         assert numbers["bytes_fetched_total"] > 100
-        assert 0 < numbers["fetch_latency_ms_avg"] <= numbers["fetch_latency_ms_max"]
+        # The clock of uvloop counts whole milliseconds.
+        assert 0 <= numbers["fetch_latency_ms_avg"] <= numbers["fetch_latency_ms_max"]
         assert (numbers["commits_total"], numbers["commit_failures_total"]) == (0, 0)
         assert numbers["rebalances_total"] == 1
         assert numbers["connections_open"] >= 1
