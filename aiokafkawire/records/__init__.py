@@ -20,12 +20,11 @@ from .fetch import (
     partial_message_size,
 )
 from .fetched_range import FetchedRange, find_fetched_range, iter_fetched_range
-from .kernel import AcquiredRecord, Buffer, Header, Headers, Record, murmur2
+from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
 
 __all__ = (
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
-    "AcquiredRecord",
     "BatchBuilder",
     "BatchView",
     "Buffer",

@@ -26,6 +26,7 @@ cdef extern from *:
     """
     const char* KERNEL_HASH "AIOKAFKAWIRE_KERNEL_HASH"
     object aiokafkawire_blank(PyTypeObject* kind)
+    bint likely(bint condition)  # a macro of Cython; gcc inlines less in a block that seems rare
 
 ctypedef int64_t* int64_p
 ctypedef unsigned char* byte_p
@@ -239,16 +240,12 @@ cdef class Record:
     cdef public object topic, timestamp_type, key, value, headers
 
 
-cdef class AcquiredRecord(Record):
-    cdef public object _held
-
-
-cdef inline AcquiredRecord acquired(type kind, held):
-    if not PyType_IsSubtype(kind, AcquiredRecord):
-        raise TypeError("an acquired record must be of a class derived from AcquiredRecord")
-    cdef AcquiredRecord record = <AcquiredRecord?>aiokafkawire_blank(<PyTypeObject*>kind)
+cdef inline Record acquired(type kind, held):
+    if not PyType_IsSubtype(kind, Record):
+        raise TypeError("an acquired record must be of a class derived from Record")
+    record = aiokafkawire_blank(<PyTypeObject*>kind)
     record._held = held
-    return record
+    return <Record?>record
 
 
 @cython.locals(

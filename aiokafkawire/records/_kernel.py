@@ -39,8 +39,8 @@ if not cython.compiled:
         cut,
         extend,
     )  # isort: skip
-    from ._kernel_pure import failed, low, numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
-    from ._kernel_pure import varint, varint_size, whole, word  # isort: skip
+    from ._kernel_pure import failed, likely, low, numbers, pointers, put_bytes, put_varint  # isort: skip
+    from ._kernel_pure import signed, text, varint, varint_size, whole, word  # isort: skip
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
@@ -255,19 +255,9 @@ class Record:
         )
 
 
-@cython.no_gc
-@cython.cclass
-class AcquiredRecord(Record):
-    """A record of a share group, which is held under a lock: the base of `ShareRecord`."""
-
-    __slots__ = ("_held",)
-
-    _held: Any
-
-
 def make_records(  # noqa: PLR0917
     columns: Columns, start: int, stop: int, topic: str, partition: int, timestamp_type: int,
-    leader_epoch: int, kind: type[AcquiredRecord] | None = None, held: object = None,
+    leader_epoch: int, kind: type[Record] | None = None, held: object = None,
 ) -> list[Record]:  # fmt: skip
     """Return the `Record` of each index from `start` to `stop`; of a share group, their `kind`."""
     data, has_headers = columns.data, columns.has_headers
@@ -275,7 +265,7 @@ def make_records(  # noqa: PLR0917
     pointed = pointers(arrays, start, stop)
     records = []
     for index in range(start, stop):
-        record: Record = Record.__new__(Record) if kind is None else acquired(kind, held)
+        record: Record = Record.__new__(Record) if likely(kind is None) else acquired(kind, held)
         record.topic, record.partition = topic, partition
         record.offset, record.timestamp_ms = pointed.offsets[index], pointed.timestamps[index]
         record.timestamp_type, record.leader_epoch = timestamp_type, leader_epoch

@@ -127,6 +127,10 @@ def blank(kind: Any) -> Any:
     return kind.__new__(kind)
 
 
+def likely(condition: bool) -> bool:
+    return condition
+
+
 def acquired(kind: Any, held: object) -> Any:
     record = blank(kind)
     record._held = held

@@ -10,6 +10,4 @@ class Record(_kernel.Record, Generic[KeyT, ValueT]):
     key: KeyT | None  # type: ignore[assignment]
     value: ValueT | None  # type: ignore[assignment]
 
-class AcquiredRecord(_kernel.AcquiredRecord, Record[KeyT, ValueT]): ...
-
 def make_records(*args: Any) -> list[Record[Any, Any]]: ...

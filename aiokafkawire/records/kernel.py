@@ -19,7 +19,6 @@ __all__ = (
     "COMPILED",
     "RECORD_MIN_BYTES",
     "SOURCE_HASH",
-    "AcquiredRecord",
     "Buffer",
     "Header",
     "Headers",
@@ -85,9 +84,9 @@ if TYPE_CHECKING or not is_pure_requested() or compiled_kernel() is None:
         )
 
         if TYPE_CHECKING:
-            from ._typed_records import AcquiredRecord, Record, make_records
+            from ._typed_records import Record, make_records
         else:
-            from ._kernel import AcquiredRecord, Record, make_records
+            from ._kernel import Record, make_records
     except ImportError as error:
         raise ImportError(STALE) from error
 

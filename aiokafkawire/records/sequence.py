@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, overload
 from aiokafkawire.types import NO_LEADER_EPOCH, KeyT, TimestampType, TopicPartition, ValueT
 
 from .columns import Columns
-from .kernel import AcquiredRecord, Record, make_records, slices, total
+from .kernel import Record, make_records, slices, total
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,7 +42,7 @@ class Records(Sequence[Record[KeyT, ValueT]]):
 
     __slots__ = ("_ends", "_segments", "leader_epoch", "next_offset", "topic_partition")
 
-    _record_class: ClassVar[type[AcquiredRecord] | None] = None
+    _record_class: ClassVar[type[Record] | None] = None
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
-from aiokafkawire.records import AcquiredRecord
+from aiokafkawire.records import Record
 
 from .acknowledgements import Acknowledgement, AcknowledgeType
 from .locks import AcquisitionLock
@@ -87,7 +87,7 @@ class HeldRecords:
         return Acknowledgement(pending, offset, self.node.flush)
 
 
-class ShareRecord(AcquiredRecord):
+class ShareRecord(Record):
     """A record of a share group. The broker locks it for this consumer until it is acknowledged.
 
     Acknowledge it with one of `accept`, `release` and `reject`, or use it as a context manager,
@@ -101,7 +101,7 @@ class ShareRecord(AcquiredRecord):
     if the record is not held any more. Until an acknowledgement is sent, a later one replaces it.
     """
 
-    __slots__ = ()
+    __slots__ = ("_held",)  # set by `make_records`
 
     _held: HeldRecords
 
