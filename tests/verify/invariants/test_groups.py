@@ -183,6 +183,40 @@ def test_members_that_keep_what_went() -> None:
     assert found(builder, 7, assignments=(*given, third)) == [KEPT]
 
 
+def slow_listener(builder: HistoryBuilder) -> tuple[Assignment, ...]:
+    """Assign T0; T1 comes while the listener runs, and all partitions are taken away again."""
+    builder.assigned(T0)
+    began = builder.time
+    builder.add(events.CallbackEnded, "c", "on_partitions_assigned")
+    builder.time -= 1
+    builder.assigned(T1)
+    return (
+        answered(1, T0, at=began - 0.5),
+        answered(2, T0, T1, at=began + 0.1),
+        answered(2, T0, at=began + 0.2),
+        answered(2, at=began + 0.3),
+    )
+
+
+def test_an_assignment_that_waits_for_the_listener() -> None:
+    builder = member(group_protocol="consumer")
+    given = slow_listener(builder)
+    assert found(builder, 7, commit(2, T0, T1, at=builder.time), assignments=given) == []
+    strange = commit(2, TopicPartition("t", 2), at=builder.time)
+    assert found(builder, 7, strange, assignments=given) == [STRANGE]
+    builder.assigned()
+    assert found(builder, 7, commit(2, T1), assignments=given) == [STRANGE, KEPT]
+
+
+def test_an_assignment_that_does_not_wait_for_the_listener() -> None:
+    builder = member(group_protocol="consumer")
+    given = slow_listener(builder)
+    builder.history[-1] = replace(builder.history[-1], at=builder.time + 0.1)
+    findings = found(builder, 7, commit(2, T1, at=builder.time + 0.1), assignments=given)
+    assert findings == [STRANGE, KEPT]
+    assert found(builder, 7, assignments=given[1:]) == [KEPT]
+
+
 def test_without_requests_no_member_is_checked() -> None:
     assert 7 in member().not_checked(commits=())
     assert 7 in member().not_checked(commits=(), assignments=())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.verify.invariants.history_builder import T0, HistoryBuilder
 from verify.invariants import events
-from verify.invariants.observed import MemberRemoved, SharedPartition
+from verify.invariants.observed import Assignment, MemberRemoved, SharedPartition
 
 
 def two_members(**options: Any) -> HistoryBuilder:
@@ -63,6 +64,18 @@ def test_a_topic_that_is_created_again_has_other_partitions() -> None:
     builder.made()
     builder.assigned(T0, client="d")
     assert found(builder) == []
+
+
+def test_a_topic_that_is_deleted_before_the_assignment_arrives() -> None:
+    builder = two_members()
+    assigned_at = builder.time
+    builder.history.insert(-1, events.TopicDeleted(assigned_at - 0.5, "", "t"))
+    builder.made()
+    builder.assigned(T0, client="d")
+    sent = Assignment(assigned_at - 0.7, "c", "g", "m", 1, (T0,))
+    assert found(builder, assignments=(sent,)) == []
+    assert len(found(builder, assignments=(replace(sent, at=assigned_at - 0.3),))) == 1
+    assert len(found(builder, assignments=(replace(sent, partitions=()),))) == 1
 
 
 def test_a_static_classic_member_may_miss_a_generation() -> None:

@@ -13,6 +13,7 @@ from verify.invariants.checks.finding import Finding, NotChecked, group_findings
 from verify.invariants.checks.ownership import owned_twice
 from verify.invariants.events import (
     Assigned,
+    CallbackEnded,
     Called,
     Closed,
     Crashed,
@@ -106,13 +107,13 @@ class _Owning:
                 generation.at,
                 {tp: member for member, partitions in generation.members for tp in partitions},
             )
-        self._applied_at: dict[str, list[float]] = defaultdict(list)
+        self.queued_at: dict[str, dict[float, float]] = {
+            client.name: _queued_at(run, client) for client in run.clients.values()
+        }
         self._chosen: dict[str, list[tuple[float, bool]]] = defaultdict(list)
         for event in run.history:
             if type(event) in {Subscribed, PartitionsAssignedManually, Unsubscribed}:
                 self._chosen[event.client].append((event.at, type(event) is Subscribed))
-            elif type(event) is Assigned:
-                self._applied_at[event.client].append(event.at)
 
     def is_member(self, client: Client, at: float) -> bool:
         """Return whether a client has been subscribed long enough that it must be a member."""
@@ -149,7 +150,7 @@ class _Owning:
     ) -> set[TopicPartition]:
         """Return partitions of a member by the last response that it has applied and those after
         it, unless given to another member since."""
-        applied = [] if client is None else self._applied_at[client.name]
+        applied = {} if client is None else self.queued_at[client.name]
         kept: set[TopicPartition] = set()
         others: set[TopicPartition] = set()
         generation, member = answers[-1].generation, answers[-1].member
@@ -162,10 +163,32 @@ class _Owning:
                 generation -= 1
             kept |= set(answer.partitions) - others
             if answer.received and (
-                client is None or any(answer.at <= at <= request.at for at in applied)
+                client is None
+                or any(answer.at <= since and at <= request.at for at, since in applied.items())
             ):
                 break
         return kept
+
+
+def _queued_at(run: Run, client: Client) -> dict[float, float]:
+    """Return the times of a consumer's `Assigned` events, each with the time since which the
+    listener may have been due.
+
+    A member of the consumer protocol sends heartbeats while its listener runs, and the listener is
+    called again at once for an assignment that arrives meanwhile. Later responses may take
+    partitions away before this call begins. A revocation ends the sequence: a member goes on from
+    the last assignment when its listener has returned.
+    """
+    queued: dict[float, float] = {}
+    since = ended = -1.0
+    for event in run.by_client.get(client.name, ()):
+        if type(event) is Assigned:
+            if event.at != ended or not _by_coordinator(client):
+                since = event.at
+            queued[event.at] = since
+        elif isinstance(event, CallbackEnded) and event.name == "on_partitions_assigned":
+            ended = event.at
+    return queued
 
 
 def _cooperative(client: Client | None) -> bool:
@@ -198,7 +221,8 @@ def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
             if type(event) is not Assigned:
                 continue
             place = bisect_right(times, event.at)
-            last = answers[max(0, place - 2) : place]
+            since = bisect_right(times, owning.queued_at[client.name][event.at])
+            last = answers[max(0, since - 2) : place]
             if _by_coordinator(client):
                 # Topics whose names are unknown, and those no longer subscribed, are left out.
                 correct = owned <= {tp for answer in last for tp in answer.partitions}

@@ -20,6 +20,7 @@ from verify.invariants.events import (
     TopicDeleted,
     Unsubscribed,
 )
+from verify.invariants.observed import Assignment
 from verify.invariants.run import Run
 
 __all__ = ("owned_twice",)
@@ -47,6 +48,9 @@ class _Owners:
         self._by_client: dict[str, set[TopicPartition]] = defaultdict(set)
         self._revoking: dict[str, tuple[Revoked, dict[TopicPartition, float]]] = {}
         self._given_at: dict[tuple[str, TopicPartition], tuple[float, str]] = {}
+        self._answers: dict[str, list[Assignment]] = defaultdict(list)
+        for answer in run.observed.assignments or ():
+            self._answers[answer.client].append(answer)
         self._removed: dict[str, list[float]] = defaultdict(list)
         for removed in run.observed.removed or ():
             client = run.by_client_id.get(removed.client)
@@ -119,7 +123,17 @@ class _Owners:
         removed = self._removed.get(client, [])
         if bisect_left(removed, since) < bisect_right(removed, until):
             return True
+        given = self._given(client, tp, since)
         return any(
-            event.topic == tp.topic and since <= event.at <= until
+            event.topic == tp.topic and given <= event.at <= until
             for event in self._run.of(TopicDeleted)
         )
+
+    def _given(self, client: str, tp: TopicPartition, since: float) -> float:
+        """Return when the coordinator sent the assignment that made a member an owner at `since`.
+
+        The topic may have been deleted before the assignment arrived.
+        """
+        client_id = str(self._run.clients[client].options.get("client_id"))
+        answers = [each for each in self._answers[client_id] if each.at <= since]
+        return answers[-1].at if answers and tp in answers[-1].partitions else since
