@@ -169,6 +169,14 @@ def end_while_revoking(
 # --- leaving ----------------------------------------------------------------------------------
 
 
+def has_never_joined(state: states.InHeartbeats) -> bool:
+    """Return True if the coordinator cannot know a member that is joining."""
+    heartbeat = state.heartbeat
+    # mutation: member-closed-while-joining-stays
+    never_joined = heartbeat.in_flight is None and not heartbeat.attempt
+    return isinstance(state, states.ConsumerJoining) and never_joined
+
+
 def send_leave(context: ConsumerProtocolContext, now: float, reason: str) -> SendLeaveEpoch:
     """Return the effect that leaves for an error; a static member keeps its assignment."""
     deadline = now + context.settings.request_timeout_ms / 1000
@@ -184,11 +192,8 @@ def leave(
     deadline: float | None = None,
 ) -> Outcome:
     """Send the leave epoch, unless the coordinator cannot know the member."""
-    heartbeat = state.heartbeat
-    # mutation: member-closed-while-joining-stays
-    never_joined = heartbeat.in_flight is None and not heartbeat.attempt
     epoch = context.leave_epoch
-    if epoch is None or (isinstance(state, states.ConsumerJoining) and never_joined):
+    if epoch is None or has_never_joined(state):
         return finish(context, next_action, now)
     reason = "the consumer unsubscribed"
     until = now + context.settings.request_timeout_ms / 1000

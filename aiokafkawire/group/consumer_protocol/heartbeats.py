@@ -36,15 +36,6 @@ def start(
     return actions.join(now), ()
 
 
-def send_when_due(
-    context: ConsumerProtocolContext,
-    state: states.InHeartbeats,
-    event: shared.DeadlineReached,
-    now: float,
-) -> Outcome:
-    return actions.send_due_heartbeat(context, state, now)
-
-
 def send_now(
     context: ConsumerProtocolContext,
     state: states.InHeartbeats,

@@ -8,7 +8,7 @@ from aiokafkawire.errors import FencedInstanceId, KafkaError
 from aiokafkawire.group.membership import events as shared
 from aiokafkawire.group.membership import states as outside
 from aiokafkawire.group.membership.actions import LEAVE_RESPONSE_TIMEOUT_S
-from aiokafkawire.group.membership.effects import LosePartitions
+from aiokafkawire.group.membership.effects import LogMessage, LosePartitions
 from aiokafkawire.group.membership.states import NextAction
 from aiokafkawire.group.topic_id_partition import topic_partitions, without
 
@@ -61,6 +61,27 @@ def leave_after_revocation(
     if state.next_action is NextAction.CLOSE:
         return state, ()
     return replace(state, next_action=next_action), ()
+
+
+def check_poll_timer(
+    context: ConsumerProtocolContext,
+    state: states.InHeartbeats,
+    event: shared.DeadlineReached,
+    now: float,
+) -> Outcome:
+    """Leave if the application did not poll for max_poll_interval_ms; the next poll rejoins."""
+    if not state.checks_poll_timer or now < context.poll_timer.deadline:
+        return actions.send_due_heartbeat(context, state, now)
+    limit = context.settings.max_poll_interval_ms
+    reason = f"the application did not poll within max_poll_interval_ms ({limit})"
+    log = LogMessage(reason, warning=True)
+    if actions.has_never_joined(state):
+        return outside.PollTimedOut(), (log,)
+    owned = state.owned if isinstance(state, states.InGroup) else ()
+    lost = (LosePartitions(topic_partitions(owned), reason),) if owned else ()
+    leave = actions.send_leave(context, now, "max_poll_interval_ms exceeded")
+    context.may_be_known = False
+    return states.LeavingUnpolled(leave.request, leave.deadline), (log, *lost, leave)
 
 
 def left(

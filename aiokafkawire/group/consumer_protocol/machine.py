@@ -78,6 +78,7 @@ class ConsumerProtocolMachine:
 
     def next_deadline(self) -> float:
         """Return when `DeadlineReached` is due."""
-        if isinstance(self.state, states.ConsumerStable | states.ConsumerRevocationDue):
-            return min(self.state.deadline, self.context.poll_timer.deadline)
-        return self.state.deadline
+        state = self.state
+        if isinstance(state, states.InHeartbeats) and state.checks_poll_timer:
+            return min(state.deadline, self.context.poll_timer.deadline)
+        return state.deadline

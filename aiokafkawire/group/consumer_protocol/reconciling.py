@@ -9,12 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aiokafkawire.group.membership import events as shared
-from aiokafkawire.group.membership.effects import (
-    LogMessage,
-    LosePartitions,
-)
 from aiokafkawire.group.membership.states import NextAction
-from aiokafkawire.group.topic_id_partition import topic_partitions, without
+from aiokafkawire.group.topic_id_partition import without
 
 from . import actions, events, states
 from .actions import Outcome
@@ -75,21 +71,3 @@ def fenced_while_revoking(
         now,
     )
     return actions.end_while_revoking(state, rejoining), effects
-
-
-def check_poll_timer(
-    context: ConsumerProtocolContext,
-    state: states.ConsumerStable | states.ConsumerRevocationDue,
-    event: shared.DeadlineReached,
-    now: float,
-) -> Outcome:
-    """Leave if the application did not poll for max_poll_interval_ms; the next poll rejoins."""
-    if now < context.poll_timer.deadline:
-        return actions.send_due_heartbeat(context, state, now)
-    limit = context.settings.max_poll_interval_ms
-    reason = f"the application did not poll within max_poll_interval_ms ({limit})"
-    lost = (LosePartitions(topic_partitions(state.owned), reason),) if state.owned else ()
-    leave = actions.send_leave(context, now, "max_poll_interval_ms exceeded")
-    context.may_be_known = False
-    leaving = states.LeavingUnpolled(leave.request, leave.deadline)
-    return leaving, (LogMessage(reason, warning=True), *lost, leave)

@@ -23,6 +23,7 @@ __all__ = (
     "ConsumerStable",
     "HeartbeatSchedule",
     "InGroup",
+    "InHeartbeats",
     "LeavingUnpolled",
     "Reconciling",
     "ReportedFields",
@@ -114,6 +115,11 @@ class InHeartbeats(MembershipState):
     def deadline(self) -> float:
         return self.heartbeat.deadline
 
+    @property
+    def checks_poll_timer(self) -> bool:
+        """True if the member leaves when the application does not poll in time."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerJoining(InHeartbeats):
@@ -125,6 +131,11 @@ class ConsumerJoining(InHeartbeats):
 
     heartbeat: HeartbeatSchedule
     unreleased_until: float | None = None
+
+    @property
+    def checks_poll_timer(self) -> bool:
+        """True once the coordinator is known, as in Java."""
+        return self.heartbeat.node is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +204,8 @@ class ConsumerRevoking(Reconciling):
     request: int
     next_action: NextAction
     ended: MembershipState | None = None
+
+    @property
+    def checks_poll_timer(self) -> bool:
+        """False: `rebalance_callback_timeout_ms` limits the revocation, which ends first."""
+        return False

@@ -43,7 +43,6 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
         },
     ),
     (outside.Unjoined, shared.Subscribed): heartbeats.start,
-    (outside.PollTimedOut, shared.Subscribed): heartbeats.start,
     (outside.PollTimedOut, shared.PollStarted): leaving.rejoin_in_poll,
     (states.LeavingUnpolled, shared.PollStarted): leaving.rejoin_after_leaving,
     (states.LeavingUnpolled, shared.Subscribed): leaving.rejoin_after_leaving,
@@ -60,7 +59,7 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
         ),
         {
             shared.Subscribed: heartbeats.resubscribe,
-            shared.DeadlineReached: heartbeats.send_when_due,
+            shared.DeadlineReached: leaving.check_poll_timer,
             shared.CoordinatorFound: heartbeats.coordinator_found,
             shared.CoordinatorNotFound: heartbeats.retry_elsewhere,
             shared.CoordinatorUnavailable: heartbeats.retry_elsewhere,
@@ -87,10 +86,6 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
             events.MemberFenced: heartbeats.lose_and_rejoin,
             events.InstanceIdUnreleased: leaving.fence,
         },
-    ),
-    **each_of(
-        (states.ConsumerStable, states.ConsumerRevocationDue),
-        {shared.DeadlineReached: reconciling.check_poll_timer},
     ),
     (states.ConsumerRevocationDue, shared.PollStarted): reconciling.revoke_in_poll,
     (states.ConsumerRevoking, shared.PartitionsRevoked): reconciling.revoked,

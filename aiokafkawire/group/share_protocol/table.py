@@ -13,7 +13,6 @@ from aiokafkawire.group.consumer_protocol import (
     events,
     heartbeats,
     leaving,
-    reconciling,
     states,
 )
 from aiokafkawire.group.consumer_protocol.context import ConsumerProtocolContext
@@ -48,7 +47,6 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
         },
     ),
     (outside.Unjoined, shared.Subscribed): heartbeats.start,
-    (outside.PollTimedOut, shared.Subscribed): heartbeats.start,
     (outside.PollTimedOut, shared.PollStarted): leaving.rejoin_in_poll,
     (states.LeavingUnpolled, shared.PollStarted): leaving.rejoin_after_leaving,
     (states.LeavingUnpolled, shared.Subscribed): leaving.rejoin_after_leaving,
@@ -60,7 +58,7 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
         (states.ConsumerJoining, states.ConsumerStable),
         {
             shared.Subscribed: heartbeats.resubscribe,
-            shared.DeadlineReached: heartbeats.send_when_due,
+            shared.DeadlineReached: leaving.check_poll_timer,
             shared.CoordinatorFound: heartbeats.coordinator_found,
             shared.CoordinatorNotFound: heartbeats.retry_elsewhere,
             shared.CoordinatorUnavailable: heartbeats.retry_elsewhere,
@@ -74,7 +72,6 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
     ),
     (states.ConsumerJoining, events.HeartbeatResponded): assigning.joined,
     (states.ConsumerJoining, events.MemberFenced): leaving.fail_to_join,
-    (states.ConsumerStable, shared.DeadlineReached): reconciling.check_poll_timer,
     (states.ConsumerStable, shared.Unsubscribed): assigning.leave,
     (states.ConsumerStable, shared.CloseRequested): assigning.leave,
     (states.ConsumerStable, events.TopicsResolved): assigning.topics_resolved,

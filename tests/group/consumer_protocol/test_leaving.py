@@ -144,6 +144,78 @@ def test_a_member_without_polls_that_is_stopped_does_not_join_again(event: Any) 
     assert type(machine.state) is (outside.MembershipClosed if closes else outside.Unjoined)
 
 
+def test_a_joining_member_without_polls_sends_no_join_and_waits_for_a_poll() -> None:
+    machine = joining()
+    assert machine.next_deadline() == 0.0
+    [log] = machine.handle(shared.DeadlineReached(), 300.0)
+    assert isinstance(log, LogMessage)
+    assert isinstance(machine.state, outside.PollTimedOut)
+    machine.handle(shared.Subscribed(("payments",)), 301.0)
+    assert isinstance(machine.state, outside.PollTimedOut)
+    machine.context.poll_timer.last_poll = 400.0
+    machine.handle(shared.PollStarted(), 400.0)
+    find = only(machine.handle(shared.DeadlineReached(), 400.0), FindCoordinator)
+    machine.handle(shared.CoordinatorFound(find.request, 1), 400.0)
+    assert due(machine, 400.0).topics == ("payments",)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("a", -2)])
+def test_a_joining_member_without_polls_leaves_if_the_coordinator_may_know_it(
+    fails: bool, instance_id: str | None, epoch: int
+) -> None:
+    machine = joining(instance_id=instance_id)
+    join = due(machine, 0.0)
+    if fails:
+        machine.handle(shared.CoordinatorLoadInProgress(join.request), 299.99)
+    assert machine.next_deadline() == 300.0
+    effects = machine.handle(shared.DeadlineReached(), 300.0)
+    leave = only(effects, SendLeaveEpoch)
+    assert leave.epoch == epoch
+    assert not [effect for effect in effects if isinstance(effect, LosePartitions)]
+    late = events.HeartbeatResponded(join.request, 2, INTERVAL_S, states.TargetAssignment((O0,)))
+    assert machine.handle(late, 300.1) == ()
+    machine.handle(shared.GroupLeft(leave.request), 300.2)
+    assert isinstance(machine.state, outside.PollTimedOut)
+
+
+def test_a_joining_member_without_polls_goes_on_while_it_finds_the_coordinator() -> None:
+    machine = machine_in(outside.Unjoined())
+    machine.handle(shared.Subscribed(TOPICS), 299.0)
+    find = only(machine.handle(shared.DeadlineReached(), 299.0), FindCoordinator)
+    assert machine.next_deadline() > 1e6
+    machine.handle(shared.CoordinatorNotFound(find.request), 301.0)
+    find = only(machine.handle(shared.DeadlineReached(), machine.next_deadline()), FindCoordinator)
+    machine.handle(shared.CoordinatorFound(find.request, 1), 302.0)
+    only(machine.handle(shared.DeadlineReached(), 302.0), SendLeaveEpoch)
+
+
+def test_a_fenced_member_without_polls_waits_for_a_poll() -> None:
+    machine = joined()
+    heartbeat = due(machine, 299.0)
+    machine.handle(events.MemberFenced(heartbeat.request, ERROR), 300.5)
+    machine.handle(shared.DeadlineReached(), 300.5)
+    assert isinstance(machine.state, outside.PollTimedOut)
+
+
+def test_a_revocation_ends_before_a_member_without_polls_leaves() -> None:
+    machine = joined(open_polls=1)
+    heartbeat = due(machine, 6.0)
+    target = states.TargetAssignment((O0,))
+    effects = machine.handle(
+        events.HeartbeatResponded(heartbeat.request, 2, INTERVAL_S, target), 6.0
+    )
+    revoke = only(effects, RevokePartitions)
+    machine.context.poll_timer.finish_poll(6.0)
+    again = due(machine, 307.0)
+    assert again.owned is None
+    machine.handle(shared.PartitionsRevoked(revoke.request), 310.0)
+    assert machine.next_deadline() == 306.0
+    effects = machine.handle(shared.DeadlineReached(), 310.0)
+    assert only(effects, LosePartitions).partitions == topic_partitions(0)
+    only(effects, SendLeaveEpoch)
+
+
 # --- static members ---------------------------------------------------------------------------
 
 

@@ -153,6 +153,25 @@ def test_late_results_are_ignored(state: outside.MembershipState) -> None:
             assert machine.state is state
 
 
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_a_member_leaves_after_the_poll_interval_in_each_state_that_checks_it(
+    state: outside.MembershipState, event: Any
+) -> None:
+    machine = machine_in(state)
+    if (type(state), type(event)) in TRANSITIONS:
+        machine.handle(event, 299.0)
+    before = machine.state
+    effects = () if machine.is_closed else machine.handle(shared.DeadlineReached(), 300.0)
+    leaves = [effect for effect in effects if isinstance(effect, SendLeaveEpoch)]
+    if isinstance(before, states.InHeartbeats) and before.checks_poll_timer:
+        assert isinstance(machine.state, states.LeavingUnpolled if leaves else outside.PollTimedOut)
+        assert not [effect for effect in effects if isinstance(effect, SendConsumerHeartbeat)]
+        assert bool(leaves) or isinstance(before, states.ConsumerJoining)
+    else:
+        assert not leaves
+
+
 # --- one conversation -------------------------------------------------------------------------
 
 
