@@ -21,6 +21,8 @@ from tests.brokers.kafka import Kafka, Node
 from tests.elapsed import ends_within
 
 LOCK_S = 5.0
+LONG_LOCK_S = 60.0
+"""Longer than the brokers take to replace a dead coordinator."""
 WITHIN_S = 60.0
 CLOSE_MS = 2_000
 GRACE_S = 1.0
@@ -61,12 +63,17 @@ class Queue:
         async with self.admin() as admin:
             await admin.ensure_topics([NewTopic(self.topic, 1, 3)])
             await admin.wait_for_topics([self.topic])
-            resource = ConfigResource(ConfigResourceType.GROUP, self.group)
-            configs = {
+        await self.configure(
+            {
                 "share.auto.offset.reset": "earliest",
                 "share.record.lock.duration.ms": f"{LOCK_S * 1000:.0f}",
                 "share.session.timeout.ms": "6000",
             }
+        )
+
+    async def configure(self, configs: dict[str, str]) -> None:
+        async with self.admin() as admin:
+            resource = ConfigResource(ConfigResourceType.GROUP, self.group)
             await admin.incremental_alter_configs({resource: configs})
 
     async def write(self, count: int) -> None:
@@ -136,13 +143,6 @@ async def nothing_left(queue: Queue) -> None:
             raise AssertionError(await consumer.getone())
 
 
-async def accept_what_comes_again(queue: Queue) -> None:
-    """Accept records until none comes for the time of a lock."""
-    async with queue.member() as consumer:
-        while (record := await consumer.getone(timeout_ms=(LOCK_S + 2) * 1_000)) is not None:
-            assert record.delivery_count > 1
-
-
 async def test_a_leader_dies_between_acquisition_and_acknowledgement(queue: Queue) -> None:
     await queue.write(20)
     async with queue.member(**EXPLICIT) as consumer:
@@ -163,6 +163,9 @@ async def test_a_leader_dies_between_acquisition_and_acknowledgement(queue: Queu
 
 
 async def test_a_coordinator_dies(queue: Queue) -> None:
+    # Kafka 4.3.0 retries the write of an expired lock, and overwrites a later start offset with it:
+    # accepted records come again. So no lock expires while there is no coordinator.
+    await queue.configure({"share.record.lock.duration.ms": f"{LONG_LOCK_S * 1000:.0f}"})
     await queue.write(10)
     async with queue.member(**EXPLICIT) as consumer:
         await accept_all(consumer, set(range(5)))
@@ -173,8 +176,6 @@ async def test_a_coordinator_dies(queue: Queue) -> None:
             await accept_all(consumer, set(range(10, 20)))
         finally:
             await queue.restart()
-    # In one run of six, a record comes again whose acceptance was confirmed: the cause is unknown.
-    await accept_what_comes_again(queue)
     await nothing_left(queue)
 
 
