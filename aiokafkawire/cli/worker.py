@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.worker import Worker
@@ -17,6 +19,9 @@ from aiokafkawire.worker import Worker
 __all__ = ("find_worker", "worker")
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+RELOAD_STOP_S = 30
+"""Time of a worker to stop before it is killed: more than the default of `drain_timeout_ms`."""
 
 
 @click.command(short_help="Run a worker of a module.")
@@ -34,16 +39,46 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     show_default=True,
     help="Level of the log on stderr.",
 )
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: stop the worker and start it again after each change of a Python file"
+    " in the current directory.",
+)
 @click.argument("target", metavar="MODULE:WORKER")
-def worker(*, backend: str, log_level: str, target: str) -> None:
+def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     """Run the Worker named WORKER in MODULE until SIGTERM or Ctrl-C.
 
     The module is imported from the current directory or the installed packages. The first signal
     lets running handlers finish; a second one cancels them.
     """
+    if reload:
+        run_reloading(["--backend", backend, "--log-level", log_level, target])
+        return
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     library: Literal["asyncio", "trio"] = "trio" if backend == "trio" else "asyncio"
     find_worker(target).run_forever(backend=library, backend_options=BACKENDS[backend][1])
+
+
+def run_reloading(arguments: list[str]) -> None:
+    """Run a worker in a process that is replaced after each change, until SIGTERM or Ctrl-C.
+
+    Raises:
+        CommandFailed: The package watchfiles is missing.
+    """
+    try:
+        from watchfiles import PythonFilter, run_process  # noqa: PLC0415
+    except ImportError:
+        raise CommandFailed(
+            "--reload needs watchfiles: pip install 'aiokafkawire[reload]'"
+        ) from None
+    run_process(
+        Path.cwd(),
+        target=shlex.join([sys.executable, "-m", "aiokafkawire", "worker", *arguments]),
+        target_type="command",
+        watch_filter=PythonFilter(),
+        sigint_timeout=RELOAD_STOP_S,
+    )
 
 
 def find_worker(target: str) -> Worker:

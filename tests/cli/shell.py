@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tests.elapsed import Elapsed
 
-__all__ = ("SECOND", "aiokafkawire", "end", "interrupt", "running", "serving")
+__all__ = ("LIMIT_S", "SECOND", "aiokafkawire", "end", "interrupt", "running", "serving")
 
 SECOND = 1.0
 LIMIT_S = 60.0

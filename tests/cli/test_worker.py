@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from aiokafkawire.cli.worker import find_worker
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
+from .shell import LIMIT_S, aiokafkawire, running
 
 MODULE = """
 from aiokafkawire import Worker
@@ -77,3 +79,59 @@ def test_a_worker_without_kafka_fails_with_the_reason(module: str, backend: str)
     )
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
+
+
+RELOADED = """
+from pathlib import Path
+from aiokafkawire import Worker
+
+worker = Worker(bootstrap_servers={servers!r}, group_id="reloaded")
+
+def note(text):
+    with Path("notes").open("a") as file:
+        file.write("{version} " + text + "\\n")
+
+@worker.on("reloaded")
+async def process(record):
+    note(record.value.decode())
+
+note("imported")
+"""
+
+
+def test_a_worker_starts_again_with_changed_code(servers: str, module: str):
+    def write(version: str) -> None:
+        text = RELOADED.format(version=version, servers=servers)
+        Path(f"{module}.py").write_text(text, "utf-8")
+
+    def send(value: str) -> None:
+        line = f"{value}\n".encode()
+        assert aiokafkawire("produce", "reloaded", "-b", servers, stdin=line).returncode == 0
+
+    notes: list[str] = []
+
+    def wait_for(*expected: str) -> None:
+        notes.extend(expected)
+        deadline = time.monotonic() + LIMIT_S
+        while (found := Path("notes").read_text("utf-8").splitlines()) != notes:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
+    write("old")
+    Path("notes").touch()
+    with running("worker", "--reload", f"{module}:worker") as process:
+        send("first")
+        wait_for("old imported", "old first")
+        write("new")
+        wait_for("new imported")
+        send("second")
+        wait_for("new second")
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_reload_needs_watchfiles(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    code, _, err = cli("worker", "--reload", "billing_app:worker")
+    assert code == 1
+    assert "pip install 'aiokafkawire[reload]'" in err
