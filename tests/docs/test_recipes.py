@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import anyio
 import httpx
@@ -41,11 +42,14 @@ def project(recipe: str, folder: Path) -> Path:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    folder: Path, *arguments: str, output: IO[bytes] | None = None, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a Python process in a project, and kill it at the end if it is still running."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
+        stdout=output,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )
     try:
@@ -200,6 +204,7 @@ def test_worker_finishes_commits_and_leaves_on_sigterm(tmp_path: Path) -> None:
 
 BILL_ON_COMMAND = """
 from pathlib import Path
+from typing import IO
 
 import anyio
 import worker
@@ -260,3 +265,24 @@ def test_worker_survives_a_broker_that_hangs_during_a_commit(
         worker.send_signal(signal.SIGTERM)
         (tmp_path / "finish-1").touch()
         assert worker.wait(timeout=WITHIN_S) == 0
+
+
+def test_taskiq(tmp_path: Path) -> None:
+    folder = project("taskiq", tmp_path)
+    with serving("--partitions", "2") as (servers, _):
+        environment = {"KAFKA_BOOTSTRAP_SERVERS": servers, "HEALTH_PORT": "0"}
+        with (
+            (folder / "printed").open("wb") as printed,
+            running(
+                folder,
+                *("-m", "taskiq", "worker", "--workers", "1", "mails:broker"),
+                output=printed,
+                **environment,
+            ) as worker,
+        ):
+            with running(folder, "send.py", **environment) as sender:
+                assert sender.wait(WITHIN_S) == 0
+            expected = {f"mail to customer-{number}@example.org" for number in range(10)}
+            wait_until(lambda: set((folder / "printed").read_text().splitlines()) == expected)
+            worker.terminate()
+            assert worker.wait(WITHIN_S) == 0
