@@ -115,6 +115,7 @@ class Admin(
             client_label("Admin", self.config),
             log_prefix=f"admin {self.config.client_id}",
             fields=log_fields(client_id=self.config.client_id),
+            hooks=self.config.hooks,
         )
 
     async def start(self) -> None:

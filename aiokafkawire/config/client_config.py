@@ -28,6 +28,7 @@ from aiokafkawire.config.option_fields import (
 )
 from aiokafkawire.config.secret import Secret
 from aiokafkawire.config.security_checks import check_security
+from aiokafkawire.hooks import Hook
 
 __all__ = (
     "ClientConfig",
@@ -136,6 +137,12 @@ class ClientConfig:
         meaning="Time until `start` fails while every address of `bootstrap_servers` refuses"
         " connections, or has a name that cannot be resolved. Default: `default_api_timeout_ms`.",
     )
+    hooks: Sequence[Hook] = option(
+        (),
+        "Objects that the client calls when something happens, for traces and metrics: see"
+        " `aiokafkawire.hooks`.",
+        hooks=True,
+    )
     security_protocol: SecurityProtocol = choice_option(
         *get_args(SecurityProtocol),
         meaning="Protocol of the brokers' listener: TLS with `SSL` and `SASL_SSL`, authentication"
@@ -215,6 +222,8 @@ class ClientConfig:
             check_field(field, value)
             if "path" in field.metadata and value is not None:
                 object.__setattr__(self, field.name, os.fspath(value))
+            if "hooks" in field.metadata:
+                object.__setattr__(self, field.name, tuple(value))
             if "secret" in field.metadata and isinstance(value, str):
                 object.__setattr__(self, field.name, Secret(value))
         object.__setattr__(
@@ -282,6 +291,7 @@ class CommonOptions(TypedDict, total=False):
     allow_auto_create_topics: bool
     connect_on_start: bool
     bootstrap_refused_timeout_ms: int | None
+    hooks: Sequence[Hook]
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
     ssl_cafile: FilePath | None

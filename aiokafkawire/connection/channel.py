@@ -24,6 +24,7 @@ from aiokafkawire.connection.request_errors import (
 from aiokafkawire.connection.request_observer import RequestObserver
 from aiokafkawire.connection.throttle import throttle_time_s
 from aiokafkawire.errors import ConnectionLost, KafkaError, RequestTimedOut
+from aiokafkawire.hooks import NO_HOOKS, HookFunctions
 from aiokafkawire.logs import NO_FIELDS
 from aiokafkawire.runtime import (
     AT_ONCE,
@@ -70,6 +71,7 @@ class Channel:
         limits: Limits of the connection.
         metrics: Metrics to update.
         fields: Fields of the client for logs.
+        hooks: Hooks of the client.
 
     Attributes:
         api_versions: Set after version negotiation.
@@ -91,6 +93,7 @@ class Channel:
         limits: ChannelLimits,
         metrics: ConnectionMetrics,
         fields: Mapping[str, object] = NO_FIELDS,
+        hooks: HookFunctions = NO_HOOKS,
     ) -> None:
         self.name = name
         self.api_versions = NO_VERSIONS
@@ -102,7 +105,7 @@ class Channel:
         self._now = clock.now
         self._in_flight = InFlightRequests(clock.now(), limits)
         self.stream = FrameStream(transport, limits.max_frame_bytes, metrics)
-        self._observer = RequestObserver(name, metrics, fields)
+        self._observer = RequestObserver(name, metrics, fields, hooks)
         self._failed: Future[KafkaError] = Future()
         self._timer = Timer()
         self._defect: Exception | None = None
@@ -215,6 +218,10 @@ class Channel:
         """
         self._in_flight.first_correlation_id = self._in_flight.next_correlation_id
 
+    def report_disconnect(self) -> None:
+        """Call the hook when the connection ends."""
+        self._observer.reports_disconnect = True
+
     def hold_requests(self) -> None:
         """Queue requests without writing them, until `release_requests`."""
         self._in_flight.hold()
@@ -299,7 +306,7 @@ class Channel:
             return
         self.is_usable = False
         self._failed.set_result(error)
-        self._observer.metrics.record_closed(lost=not self.closed_by_client)
+        self._observer.on_disconnect(error, by_client=self.closed_by_client)
         self.stream.transport.abort()
         self.stream.wakeup.set()
         self._timer.reschedule(AT_ONCE)

@@ -39,6 +39,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     TlsError,
 )
+from aiokafkawire.hooks import Connected
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
 from aiokafkawire.security import ClientMechanism, tls_error
@@ -125,6 +126,25 @@ class Connector:
             ConnectionFailed: A step failed, or the timeout passed.
             AuthenticationFailed: The broker rejected the credentials.
         """
+        began = self._runtime.clock.now()
+        try:
+            channel = await self._connect(known, timeout_s, attempt)
+        except KafkaError as error:
+            self._report(began, error)
+            raise
+        self._report(began, None)
+        channel.report_disconnect()
+        return channel
+
+    def _report(self, began: float, error: KafkaError | None) -> None:
+        """Call the hook for an attempt."""
+        on_connect = self._supervisor.hooks.on_connect
+        if on_connect is not None:
+            on_connect(Connected(self.name, self._runtime.clock.now() - began, error))
+
+    async def _connect(
+        self, known: NodeApiVersions | None, timeout_s: float, attempt: int
+    ) -> Channel:
         ready: Channel | None = None
         try:
             mechanism = await self._fetch_credentials()
@@ -255,6 +275,7 @@ class Connector:
             limits=self._limits,
             metrics=self._metrics,
             fields=self._supervisor.fields,
+            hooks=self._supervisor.hooks,
         )
         channel.start(self._supervisor)
         return channel

@@ -27,6 +27,7 @@ from aiokafkawire.types import (
 
 from .iterators import BatchIterator, DeserializingIterator, RecordIterator
 from .position_calls import PositionCalls
+from .receiving import Receiving
 from .record_deserializer import DeserializedRecords, RecordDeserializer
 from .session import ConsumerSession
 from .subscription import (
@@ -106,6 +107,7 @@ class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER
             client_label("Consumer", self.config, group_id),
             log_prefix=log_prefix if group_id is None else f"{log_prefix} of group {group_id}",
             fields=log_fields(client_id=self.config.client_id, group=group_id),
+            hooks=self.config.hooks,
         )
         try:
             self._subscription: Subscription = parse_topics(topics) if topics else NoSubscription()
@@ -378,6 +380,7 @@ class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER
         self, session: ConsumerSession, owner: object, deadline: float
     ) -> Record[Any, Any] | None:
         caller = current_task()
+        receiving = Receiving.begin(session.hooks, session.runtime.clock)
         session.poll_started(caller)
         try:
             while True:
@@ -385,6 +388,8 @@ class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER
                 session.raise_errors()
                 record = session.delivery.next_record(owner, caller)
                 if record is not None:
+                    if receiving is not None and (cursor := session.delivery.cursor) is not None:
+                        receiving.end({record.topic_partition: cursor.records})
                     return record
                 if (
                     not await session.delivery.continue_decoding()
@@ -404,6 +409,7 @@ class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER
         single_partition: bool = False,
     ) -> dict[TopicPartition, Records[KeyT, ValueT]]:
         caller = current_task()
+        receiving = Receiving.begin(session.hooks, session.runtime.clock)
         session.poll_started(caller)
         try:
             await session.checkpoint()
@@ -417,6 +423,8 @@ class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER
                     not await session.delivery.continue_decoding()
                     and not await session.notifier.wait(deadline)
                 ):
+                    if receiving is not None:
+                        receiving.end(records)
                     return self._deserialized(records)
         finally:
             session.poll_finished()

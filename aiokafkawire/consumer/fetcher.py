@@ -17,6 +17,7 @@ from aiokafkawire.errors import (
     RecordTooLarge,
     UnknownServerError,
 )
+from aiokafkawire.hooks import BatchFetched
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import (
     FetchedBatches,
@@ -289,6 +290,10 @@ class Fetcher:
         part.buffer.add(batches, len(records), fetched_range)
         self._assignment.on_records_fetched(partition)
         self._assignment.counters.bytes_fetched += len(records)
+        if (on_batch_fetched := self._supervisor.hooks.on_batch_fetched) is not None:
+            on_batch_fetched(
+                BatchFetched(*partition.tp, part.offset, fetched_range.end, len(records), node)
+            )
         self._notifier.notify_all()
 
     def _fail_without_progress(self, part: PartitionFetch, batches: FetchedBatches) -> None:

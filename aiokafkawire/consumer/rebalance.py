@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
 
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.membership.states import NO_GENERATION, Generation
 from aiokafkawire.group.offsets import GroupOffsets
+from aiokafkawire.hooks import GroupEvent
 from aiokafkawire.logs import count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import (
     NEVER,
@@ -82,6 +84,7 @@ class RebalanceHandler:
         """Note a new generation, in which the owned partitions may be committed."""
         self._assignment.counters.rebalances += 1
         self._offsets.on_rejoined(generation.number, owned)
+        self._report("joined", owned)
 
     def on_epoch_changed(self, epoch: int, owned: Collection[TopicPartition]) -> None:
         """Note a new member epoch (KIP-848): commits that wait for it are sent again."""
@@ -99,6 +102,7 @@ class RebalanceHandler:
             )
             self._owned[tp] = partition
             self._assignment.add(partition)
+        self._report("assigned", partitions)
         self._notifier.state_changed()
         if self.listener is not None:
             self.callbacks.schedule(self.listener.on_partitions_assigned, partitions)
@@ -142,6 +146,7 @@ class RebalanceHandler:
                 self.released_uncommitted[partition.tp] = REVOKED
                 uncommitted.append(partition.tp)
         self._log_revoked(partitions, uncommitted)
+        self._report("revoked", partitions)
         # mutation: revoked-partitions-committed-later
         self._offsets.end_ownership(partitions, REVOKED, lost=False)
         self._notifier.state_changed()
@@ -163,9 +168,20 @@ class RebalanceHandler:
             reason,
             extra=log_fields(self._supervisor.fields, partitions=len(partitions)),
         )
+        self._report("lost", partitions, reason)
         if self.listener is not None:
             self.callbacks.schedule(self.listener.on_partitions_lost, partitions)
         self._notifier.state_changed()
+
+    def _report(
+        self,
+        kind: Literal["joined", "assigned", "revoked", "lost"],
+        partitions: Collection[TopicPartition],
+        reason: str = "",
+    ) -> None:
+        """Call the hook for a change of the membership."""
+        if (on_group_event := self._supervisor.hooks.on_group_event) is not None:
+            on_group_event(GroupEvent(kind, tuple(partitions), reason))
 
     def _log_revoked(
         self, partitions: Collection[TopicPartition], uncommitted: Collection[TopicPartition]

@@ -10,6 +10,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import ClientClosed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.membership.context import GroupMembershipOperation
+from aiokafkawire.hooks import HookFunctions
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Runtime, Session, Supervisor, copy_error, get_loop_checkpoint
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -92,6 +93,11 @@ class ConsumerSession(Session):
             policy=config.auto_offset_reset,
             notifier=self.notifier,
         )
+
+    @property
+    def hooks(self) -> HookFunctions:
+        """The hooks of the consumer."""
+        return self._supervisor.hooks
 
     # --- start and close ---
 

@@ -8,7 +8,7 @@ from typing import Generic, Never, Unpack
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make_config
 from aiokafkawire.config.name_hints import PRODUCER_HINTS
 from aiokafkawire.connection import parse_api_version
-from aiokafkawire.errors import BufferFull, ClientClosed, UnknownTopic
+from aiokafkawire.errors import ClientClosed
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.delivery import (
     Deliveries,
@@ -29,9 +29,7 @@ from aiokafkawire.types import (
     RecordMetadata,
     SentKeyT,
     SentValueT,
-    no_partition_text,
     require_timeout,
-    require_topic_name,
 )
 
 __all__ = ("Producer",)
@@ -100,6 +98,7 @@ class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_
             fields=log_fields(
                 client_id=self.config.client_id, transactional_id=self.config.transactional_id
             ),
+            hooks=self.config.hooks,
         )
 
     # --- start and stop ---
@@ -220,9 +219,9 @@ class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_
             yield_budget.calls_left -= 1
         else:
             await appender.checkpoint()
-        if (delivery := appender.append(record)) is not None:
+        if appender.observer is None and (delivery := appender.append(record)) is not None:
             return delivery
-        return await appender.wait_and_append(record)
+        return await appender.append_or_wait(record)
 
     def send_nowait(  # noqa: PLR0917 - a record's parts in their usual order
         self,
@@ -253,26 +252,11 @@ class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_
             if delivery is not None:
                 return delivery
         lifecycle.check_loop()
-        delivery = appender.append(
+        return appender.append_nowait(
             validate_record(
                 topic, value, key, partition, timestamp_ms, headers, max_bytes=appender.max_bytes
             )
         )
-        if delivery is not None:
-            return delivery
-        known = session.sender.accumulator.topics.get(topic)
-        if known is None:
-            require_topic_name(topic)
-            raise UnknownTopic(
-                "the topic's partitions are not known yet: await partitions_for first", topic=topic
-            )
-        if partition is not None and partition not in known.by_partition:
-            raise UnknownTopic(
-                no_partition_text(topic, partition, known.by_partition),
-                topic=topic,
-                partition=partition,
-            )
-        raise BufferFull("the buffer is full: await something, or use send", topic=topic)
 
     async def send_and_wait(  # noqa: PLR0917 - a record's parts in their usual order
         self,

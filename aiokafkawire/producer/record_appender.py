@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NoReturn
 
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.errors import UnknownTopic
+from aiokafkawire.errors import BufferFull, UnknownTopic
 from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.producer.delivery import Deliveries, Delivery
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES, RecordArgs
 from aiokafkawire.producer.record_columns import RecordColumns
-from aiokafkawire.producer.sender import Sender
+from aiokafkawire.producer.sender import Sender, max_record_bytes
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
@@ -25,10 +25,16 @@ logger = logging.getLogger("aiokafkawire.producer")
 
 
 class RecordAppender:
-    """Appends records to the buffer while the producer runs."""
+    """Appends records to the buffer while the producer runs.
+
+    Attributes:
+        max_bytes: Limit of a record.
+        observer: Calls the hooks of records; None without any.
+    """
 
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
-        self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
+        self.max_bytes = max_record_bytes(config)
+        self.observer = sender.observer
         self.yield_budget = sender.accumulator.yield_budget
         self.on_asyncio = not running_on_trio()
         # Whether the key alone does not decide the partition.
@@ -40,7 +46,8 @@ class RecordAppender:
         self._topics = sender.accumulator.topics
         # A batch may have space for a record that exceeds a request: then check each record.
         fits = config.batch_size_bytes <= config.max_request_size_bytes
-        self._fast_topics = self._topics if fits else {}
+        # With hooks, each record takes the general path.
+        self._fast_topics = self._topics if fits and self.observer is None else {}
         self._buffer_waiters = sender.buffer_waiters
         self._transaction_manager = sender.transaction_manager
         self._machine = (
@@ -217,6 +224,55 @@ class RecordAppender:
             )
         return delivery
 
+    def append_nowait(self, record: RecordArgs) -> Delivery:
+        """Append a record, and call the hooks.
+
+        Raises:
+            BufferFull: The buffer has no space.
+            UnknownTopic: The metadata of the topic is not known, or the partition does not exist.
+        """
+        if self.observer is None:
+            return self.append(record) or self._raise_not_appended(record)
+        record, sending = self.observer.begin(record)
+        try:
+            delivery = self.append(record) or self._raise_not_appended(record)
+        except Exception as error:
+            self.observer.end(sending, error)
+            raise
+        self.observer.wait_for(delivery, sending)
+        return delivery
+
+    def _raise_not_appended(self, record: RecordArgs) -> NoReturn:
+        topic, partition = record[0], record[3]
+        known = self._topics.get(topic)
+        if known is None:
+            require_topic_name(topic)
+            raise UnknownTopic(
+                "the topic's partitions are not known yet: await partitions_for first", topic=topic
+            )
+        if partition is not None and partition not in known.by_partition:
+            raise UnknownTopic(
+                no_partition_text(topic, partition, known.by_partition),
+                topic=topic,
+                partition=partition,
+            )
+        raise BufferFull("the buffer is full: await something, or use send", topic=topic)
+
+    async def append_or_wait(self, record: RecordArgs) -> Delivery:
+        """Append a record, which waits if `append` cannot append it, and call the hooks."""
+        if self.observer is None:
+            return await self.wait_and_append(record)
+        record, sending = self.observer.begin(record)
+        try:
+            delivery = self.append(record)
+            if delivery is None:
+                delivery = await self.wait_and_append(record)
+        except BaseException as error:
+            self.observer.end(sending, error)
+            raise
+        self.observer.wait_for(delivery, sending)
+        return delivery
+
     async def append_columns(self, columns: RecordColumns, deliveries: Deliveries) -> None:
         """Append all records, with a wait where there is no space."""
         yield_budget = self.yield_budget
@@ -224,6 +280,11 @@ class RecordAppender:
         while start < count:
             if yield_budget.calls_left <= 0:
                 await self.checkpoint()
+            if self.observer is not None:
+                deliveries.add(await self.append_or_wait(columns.record(start)), 1)
+                yield_budget.calls_left -= 1
+                start += 1
+                continue
             start = self._append_until_checkpoint(columns, start, deliveries)
             if start < count and yield_budget.calls_left > 0:
                 deliveries.add(await self.wait_and_append(columns.record(start)), 1)

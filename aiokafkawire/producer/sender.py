@@ -14,7 +14,9 @@ from aiokafkawire.producer.accumulator_config import AccumulatorConfig, QueueCon
 from aiokafkawire.producer.batch_future import BatchFuture, BatchSplit
 from aiokafkawire.producer.broker_sender import BrokerSender
 from aiokafkawire.producer.buffer_waiters import BufferWaiters
+from aiokafkawire.producer.observed_accumulator import ObservedAccumulator
 from aiokafkawire.producer.producer_id import ProducerIdManager
+from aiokafkawire.producer.send_observer import SendObserver
 from aiokafkawire.producer.sender_context import SenderContext
 from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
@@ -52,8 +54,17 @@ def make_accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
     )
 
 
+def max_record_bytes(config: ProducerConfig) -> int:
+    """Return the limit of a record."""
+    return min(config.max_request_size_bytes, config.buffer_memory_bytes)
+
+
 class Sender:
-    """Sends the accumulator's batches to the brokers."""
+    """Sends the accumulator's batches to the brokers.
+
+    Attributes:
+        observer: Calls the hooks of records; None without any.
+    """
 
     def __init__(
         self, config: ProducerConfig, runtime: Runtime, supervisor: Supervisor, cluster: Cluster
@@ -63,10 +74,10 @@ class Sender:
         self.supervisor = supervisor
         self.cluster = cluster
         self.buffer_waiters = BufferWaiters(config.max_block_ms / 1_000)
-        self.accumulator = Accumulator(
-            make_accumulator_config(config),
-            ProducerIdState() if config.idempotent else None,
+        self.observer = SendObserver.of(
+            supervisor.hooks, max_record_bytes(config), supervisor.fields
         )
+        self.accumulator = self._make_accumulator()
         self.transaction_manager: TransactionManager | None = None
         if config.transactional_id is not None:
             self.transaction_manager = TransactionManager(
@@ -103,6 +114,16 @@ class Sender:
             perform=self.perform,
         )
         self._unknown_topics: set[str] = set()
+
+    def _make_accumulator(self) -> Accumulator:
+        config = make_accumulator_config(self.config)
+        producer_id_state = ProducerIdState() if self.config.idempotent else None
+        on_batch_written = self.supervisor.hooks.on_batch_written
+        if on_batch_written is None and self.observer is None:
+            return Accumulator(config, producer_id_state)
+        return ObservedAccumulator(
+            config, producer_id_state, on_batch_written=on_batch_written, observer=self.observer
+        )
 
     def start(self) -> None:
         """Start the tasks, after the cluster."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
 from aiokafkawire.config.name_hints import AbsentAttribute
+from aiokafkawire.hooks import Hook
 from aiokafkawire.logs import NO_FIELDS
 from aiokafkawire.runtime.interfaces import Runtime
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session
@@ -60,6 +61,8 @@ class BaseClient(Generic[S], metaclass=_ClientType):
         runtime: Runtime | None = None,
         log_prefix: str = "",
         fields: Mapping[str, object] = NO_FIELDS,
+        *,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         """Create a client that is not started.
 
@@ -69,9 +72,10 @@ class BaseClient(Generic[S], metaclass=_ClientType):
             runtime: Network and clock. Defaults to the real ones.
             log_prefix: Start of the client's log lines. Defaults to `name`.
             fields: `extra` of the client's log lines.
+            hooks: The option `hooks`.
         """
         self._custom_runtime = runtime
-        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, log_prefix, fields)
+        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, log_prefix, fields, hooks)
 
     def __repr__(self) -> str:
         return str(self._lifecycle)

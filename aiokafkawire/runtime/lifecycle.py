@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Generic, NoReturn, TypeVar, cast
 
@@ -15,6 +15,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
+from aiokafkawire.hooks import Hook, HookFunctions
 from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.runtime.client_state import TRANSITIONS, ClientState, LifecycleEvent
 from aiokafkawire.runtime.interfaces import NEVER, Address
@@ -86,6 +87,7 @@ class Lifecycle(Generic[S]):
         label: Text of `repr`, without the state. Defaults to `name`.
         log_prefix: Start of log lines. Defaults to `name`.
         fields: `extra` of log lines.
+        hooks: Hooks, whose methods `start` looks up.
     """
 
     def __init__(
@@ -94,11 +96,13 @@ class Lifecycle(Generic[S]):
         label: str = "",
         log_prefix: str = "",
         fields: Mapping[str, object] = NO_FIELDS,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self.name = name
         self.label = label or name
         self.state = ClientState.NEW
         self.supervisor = Supervisor(log_prefix or name, fields=fields)
+        self._hooks = hooks
         self.session: S | None = None
         self.failure: KafkaError | None = None
         self.open_session: S | None = None  # the session, while the client runs
@@ -195,7 +199,10 @@ class Lifecycle(Generic[S]):
         self._transition(LifecycleEvent.START_CALLED)
         self._closed = anyio.Event()
         self.supervisor = supervisor = Supervisor(
-            self.supervisor.name, self._on_task_failed, self.supervisor.fields
+            self.supervisor.name,
+            self._on_task_failed,
+            self.supervisor.fields,
+            HookFunctions.of(self._hooks, self.name, self.supervisor.fields),
         )
         _started_lifecycles.add(cast("Lifecycle[Session]", self))
         try:

@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from aiokafkawire.hooks import NO_HOOKS, HookFunctions
 from aiokafkawire.logs import NO_FIELDS, log_fields
 
 __all__ = (
@@ -278,6 +279,7 @@ class Supervisor:
         on_task_failed: Called when a task raised. Tasks handle their own errors, so this is a bug,
             and the client must stop working. Defaults to an ERROR log line.
         fields: Identify the client in the `extra` of its log lines.
+        hooks: Functions that the client calls when something happens.
 
     Attributes:
         on_stopping: Called when the tasks begin to end, after `abort` or because the event loop
@@ -289,9 +291,11 @@ class Supervisor:
         name: str,
         on_task_failed: Callable[[TaskHandle, Exception], None] | None = None,
         fields: Mapping[str, object] = NO_FIELDS,
+        hooks: HookFunctions = NO_HOOKS,
     ) -> None:
         self.name = name
         self.fields = fields
+        self.hooks = hooks
         self.on_stopping: Callable[[], None] | None = None
         self._on_task_failed = on_task_failed
         self._tasks: list[TaskHandle] = []

@@ -9,6 +9,7 @@ import anyio
 
 from aiokafkawire.config import ShareConsumerConfig, ShareConsumerOptions, make_config
 from aiokafkawire.connection import parse_api_version
+from aiokafkawire.consumer.receiving import Receiving
 from aiokafkawire.consumer.subscription import parse_topics
 from aiokafkawire.errors import (
     AcknowledgementFailed,
@@ -90,6 +91,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             client_label("ShareConsumer", self.config, group_id),
             log_prefix=f"share consumer {self.config.client_id} of group {group_id}",
             fields=log_fields(client_id=self.config.client_id, group=group_id),
+            hooks=self.config.hooks,
         )
         try:
             self._topics = parse_topics(topics).topics
@@ -275,11 +277,15 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         self, max_records: int, timeout_ms: float | None, *, single_partition: bool = False
     ) -> dict[TopicPartition, ShareRecords]:
         session = self._running
+        receiving = Receiving.begin(session.hooks, session.runtime.clock)
 
         def take(caller: object) -> dict[TopicPartition, ShareRecords]:
             return session.delivery.take(caller, max_records, single_partition=single_partition)
 
-        return await self._poll(session, take, self._deadline(session, timeout_ms)) or {}
+        records = await self._poll(session, take, self._deadline(session, timeout_ms)) or {}
+        if receiving is not None:
+            receiving.end(records)
+        return records
 
     async def _poll(
         self, session: ShareConsumerSession, take: Callable[[object], T | None], deadline: float

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Literal
+
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataUpdate
 from aiokafkawire.config import ShareConsumerConfig
@@ -10,7 +13,8 @@ from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.errors import ClientClosed, IllegalState, KafkaError
 from aiokafkawire.group.membership.states import Assignment
 from aiokafkawire.group.share_member import ShareMember
-from aiokafkawire.group.topic_id_partition import Partitions
+from aiokafkawire.group.topic_id_partition import Partitions, TopicIdPartition
+from aiokafkawire.hooks import GroupEvent
 from aiokafkawire.runtime import (
     AutoResetEvent,
     Runtime,
@@ -42,6 +46,7 @@ class ShareConsumerSession(Session):
     ) -> None:
         self.config = config
         self.runtime = runtime
+        self.hooks = supervisor.hooks
         self.cluster = Cluster(config, runtime, supervisor)
         self.notifier = Notifier(runtime.clock, supervisor)
         self.delivery = ShareDelivery(
@@ -125,11 +130,28 @@ class ShareConsumerSession(Session):
 
     def replace_assignment(self, partitions: Partitions) -> None:
         """Read exactly these partitions from now on."""
+        before = self.sessions.assignment
         self.sessions.replace_assignment(partitions)
+        self._report("revoked", [known for known in before if known not in partitions])
+        self._report("assigned", [known for known in partitions if known not in before])
 
     def lose(self, partitions: Assignment, reason: str) -> None:
         """Read nothing: the coordinator has removed the member."""
-        self.replace_assignment(())
+        before = self.sessions.assignment
+        self.sessions.replace_assignment(())
+        self._report("lost", before, reason)
+
+    def _report(
+        self,
+        kind: Literal["assigned", "revoked", "lost"],
+        partitions: Collection[TopicIdPartition],
+        reason: str = "",
+    ) -> None:
+        """Call the hook for a change of the assignment."""
+        on_group_event = self.hooks.on_group_event
+        if on_group_event is not None and partitions:
+            changed = tuple(known.topic_partition for known in partitions)
+            on_group_event(GroupEvent(kind, changed, reason))
 
     def interrupt_poll(self) -> None:
         """Do nothing: nothing is revoked in a share group."""

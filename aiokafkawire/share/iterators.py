@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from aiokafkawire.consumer.receiving import Receiving
 from aiokafkawire.consumer.record_cursor import RecordCursor
 from aiokafkawire.runtime import NEVER
 
@@ -35,11 +36,14 @@ class ShareRecordIterator:
                 return record
         session = self._consumer._running
         delivery = session.delivery
+        receiving = Receiving.begin(session.hooks, session.runtime.clock)
         next_record = await self._consumer._poll(
             session, lambda caller: delivery.next_record(self, caller), NEVER
         )
         assert next_record is not None
         cursor = delivery.cursor
+        if receiving is not None and cursor is not None:
+            receiving.end({next_record.topic_partition: cursor.records})
         if cursor is not None and cursor.owner is self:
             self._cursor, self._deliver_before = cursor, cursor.deliver_before
         return next_record

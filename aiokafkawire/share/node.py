@@ -20,6 +20,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
+from aiokafkawire.hooks import BatchFetched
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request
@@ -386,6 +387,17 @@ class ShareNode:
     async def _decode(
         self, part: events.FetchedPartition, data: ShareFetchPartitionData
     ) -> DecodedRecords:
+        if (on_batch_fetched := self._supervisor.hooks.on_batch_fetched) is not None:
+            first, last = part.acquired[0].first, part.acquired[-1].last
+            on_batch_fetched(
+                BatchFetched(
+                    *part.partition.topic_partition,
+                    first,
+                    last + 1,
+                    len(data.records or b""),
+                    self.node_id,
+                )
+            )
         return await decode_acquired(
             self._runtime,
             part.partition.topic,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import anyio
 
 from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.hooks import NO_HOOKS, HookFunctions, Processing
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
@@ -22,6 +23,7 @@ from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
 from aiokafkawire.worker.partition_work import UnwrittenCopy, WorkItem
+from aiokafkawire.worker.process_observer import ProcessObserver
 from aiokafkawire.worker.results import WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
     Decision,
@@ -79,6 +81,7 @@ class Executor:
         threads: int,
         stop_on_failure: bool,
         fields: Mapping[str, object],
+        hooks: HookFunctions = NO_HOOKS,
     ) -> None:
         self.counters = Counters()
         self.results: WorkerResults | None = None
@@ -91,6 +94,7 @@ class Executor:
         self._thread_scopes: dict[int, anyio.CancelScope] = {}
         self._stop_on_failure = stop_on_failure
         self._fields = fields
+        self._observer = ProcessObserver.of(hooks)
 
     async def run(self, item: WorkItem) -> None:
         """Process the records of a running item, until it has ended, yields or is delayed.
@@ -101,8 +105,8 @@ class Executor:
         finish_record, counters = self._scheduler.finish_record, self.counters
         if item.unwritten is not None and not await self._write(item, item.unwritten.decision):
             return
-        if item.handler.batch is not None:
-            await self._run_batch(item)
+        if item.handler.batch is not None or self._observer is not None:
+            await self._run_batches(item)
             return
         now, handler, records = self._runtime.clock.now, item.handler, item.records
         breaker = self._breaker
@@ -133,36 +137,60 @@ class Executor:
                 break
         self._scheduler.yield_turn(item)
 
-    async def _run_batch(self, item: WorkItem) -> None:
-        """Process the records of an item together, or one by one after `SplitBatch`."""
+    async def _run_batches(self, item: WorkItem) -> None:
+        """Process the records of an item together, or one by one after `SplitBatch`.
+
+        Records of a handler of one record are batches of one here.
+        """
+        observer = self._observer
         for _ in range(self._turn_limit()):
             item.started = self._runtime.clock.now()
-            failure: BaseException | None = None
-            number = 1 if item.batch_attempts else len(item.records) - item.index
+            is_split = item.handler.batch is None or item.batch_attempts
+            number = 1 if is_split else len(item.records) - item.index
             try:
-                done = await self._within_limits(item, partial(self._process_batch, item, number))
+                if observer is None:
+                    is_next_ready = await self._run_batch(item, number)
+                else:
+                    with observer.observe(item, number) as attempt:
+                        is_next_ready = await self._run_batch(item, number, attempt)
             except Postponed:
                 break
-            except FailedAt as failed:
-                # mutation: failed-record-of-batch-counts-as-done
-                done, number, failure = failed.index, 1, failed.__cause__ or failed
-            except BaseException as error:
-                if not is_failure_of_callback(error):
-                    raise
-                done, failure = 0, error
-            if done:
-                self.counters.processed += done
-                if self._breaker is not None:
-                    self._on_success(self._breaker, item)
-                if self.results is not None:
-                    self.results.processed += record_results(item, number=done, is_processed=True)
-                if not self._scheduler.finish_records(item, done):
-                    return
-            if failure is not None and not await self._on_failure(item, failure, number):
+            if not is_next_ready:
                 return
             if self._breaker is not None and not self._breaker.can_start:
                 break
         self._scheduler.yield_turn(item)
+
+    async def _run_batch(
+        self, item: WorkItem, number: int, attempt: Processing | None = None
+    ) -> bool:
+        """Process records together; return whether the next record is to run now."""
+        failure: BaseException | None = None
+        process: Callable[[], Awaitable[int]] = partial(self._process_batch, item, number)
+        if item.handler.batch is None:
+            process = partial(self._process_one, item)
+        try:
+            done = await self._within_limits(item, process)
+        except Postponed:
+            raise
+        except FailedAt as failed:
+            # mutation: failed-record-of-batch-counts-as-done
+            done, number, failure = failed.index, 1, failed.__cause__ or failed
+        except BaseException as error:
+            if not is_failure_of_callback(error):
+                raise
+            done, failure = 0, error
+        if attempt is not None:
+            attempt.error = failure
+        if done:
+            self.counters.processed += done
+            if self._breaker is not None:
+                self._on_success(self._breaker, item)
+            if self.results is not None:
+                self.results.processed += record_results(item, number=done, is_processed=True)
+            if not self._scheduler.finish_records(item, done):
+                return False
+        return failure is None or await self._on_failure(item, failure, number)
 
     def _turn_limit(self) -> int:
         """Return how many records a running item may process: a probe ends its turn after one."""
@@ -189,6 +217,11 @@ class Executor:
 
     async def _process(self, item: WorkItem, record: Record) -> None:
         await self._call(item.handler, await self._decode(item, record))
+
+    async def _process_one(self, item: WorkItem) -> int:
+        """Process the first unfinished record; return how many records are done."""
+        await self._process(item, item.record)
+        return 1
 
     async def _process_batch(self, item: WorkItem, number: int) -> int:
         """Process records, up to the first that cannot be decoded; return their number."""

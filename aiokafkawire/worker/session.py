@@ -86,6 +86,7 @@ class WorkerSession(Session, RebalanceListener):
             threads=config.threads,
             stop_on_failure=config.on_exhausted == "stop",
             fields=fields,
+            hooks=supervisor.hooks,
         )
         self._intake = RecordIntake(config.group, handlers, self.scheduler, runtime.clock)
         self._pool = ExecutorPool(

@@ -121,6 +121,7 @@ class Worker(BaseClient[WorkerSession]):
             client_label("Worker", self.config, self.config.group_id),
             log_prefix=f"worker of group {self.config.group_id}",
             fields=log_fields(client_id=self.config.client_id, group=self.config.group_id),
+            hooks=self.config.hooks,
         )
         self._handlers: list[RecordHandler] = []
         self.health_address: Address | None = None

@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
+from aiokafkawire.hooks import NO_HOOKS
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.share import session_states as states
 from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType
@@ -120,7 +121,7 @@ class RecordedBroker:
         self._tasks = tasks
         self.now = 0.0
         self.sent: SentRequest | None = None
-        self.is_running = True
+        self.is_running, self.hooks = True, NO_HOOKS
         self.max_records = 0
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.offload = RealRuntime().offload
