@@ -227,6 +227,7 @@ class TopicSubscription:
             partition for partition in self._assignment.values() if partition.tp.topic in topics
         ]
         for partition in recreated:
+            # mutation: position-kept-in-recreated-topic
             partition.handle(TopicRecreated())
         if self._assignment.whole_topics:
             existing = {topic: self._cluster.metadata.partitions(topic) for topic in topics}

@@ -30,7 +30,8 @@ class Guarantees:
     election, at most one node at a time loses unsynced data). `numbers`: brokers support idempotent
     producers (0.11 and later). `resets`: positions may be lost by retention or truncation.
     `topics_remade`: topics are deleted and recreated; readers detect it by the ids `in_fetches`
-    (3.1 and later), else by those `in_metadata` (2.8) with the next metadata request.
+    (3.1 and later), else by those `in_metadata` (2.8) with the next metadata request. Without ids
+    `in_commits` (4.1), offsets of the old topic may be stored for the new one until then.
     `complete_groups`: groups whose members must be given every record. `complete_readers`: the same
     for consumers without a group. `share_groups`: share groups that finish every record.
     `consumed_within_s`: limit for that after the heal. `hostile`:
@@ -45,6 +46,7 @@ class Guarantees:
     topics_remade: bool = False
     in_metadata: bool = True
     in_fetches: bool = True
+    in_commits: bool = True
     complete_groups: tuple[str, ...] = ()
     complete_readers: tuple[str, ...] = ()
     share_groups: tuple[str, ...] = ()

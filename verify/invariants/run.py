@@ -33,6 +33,9 @@ E = TypeVar("E", bound=Event)
 NOT_YET = 2**62
 """Place in a history of an event that did not happen."""
 
+ASKING_S = 1.0
+"""Time for a metadata request."""
+
 
 @dataclass(slots=True)
 class Client:
@@ -70,6 +73,11 @@ class Client:
     @property
     def idempotent(self) -> bool:
         return bool(self.options.get("idempotent"))
+
+    @property
+    def learns_of_topics_within_s(self) -> float:
+        """Time in which the next metadata request shows that a topic was recreated."""
+        return ASKING_S + self.seconds("metadata_max_age_ms")
 
     def seconds(self, option: str, default_ms: float = 0.0) -> float:
         """Return an option given in milliseconds, in seconds."""

@@ -44,6 +44,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "reset-to-latest-after-lookup-error": ("byzantine", replace("Resetting(-1)")),
     "paused-partition-read": ("corners", drop(0)),
     "resume-ignored": ("corners", replace("{statement.targets[0]} | {expression}")),
+    "position-kept-in-recreated-topic": ("topics", delete),
     "records-before-position-returned": ("corners", replace("0")),
     "aborted-records-returned": ("transacting", replace("False")),
     "abort-marker-ignored": ("transacting", delete),

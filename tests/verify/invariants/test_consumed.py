@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from aiokafkawire.types import TopicPartition
 from tests.verify.invariants.history_builder import T0, HistoryBuilder, log, v
 from verify.invariants.events import Fault, FaultsHealed, PartitionsAssignedManually, Subscribed
-from verify.invariants.observed import Log
+from verify.invariants.observed import CommitRequest, Log, PositionLost
 
 GROUP = {"complete_groups": ("g",)}
 
@@ -223,3 +224,64 @@ def test_calls_find_the_cluster_after_the_heal() -> None:
     assert found("start", "NoBrokerAvailable") == 1
     assert found("flush", "RequestTimedOut") == 0
     assert found("commit", "CommitFailed") == 0
+
+
+NEW = log(v(10), v(11), v(12), v(13), incarnation=1)
+IN_OLD = r(0, 1, 2)
+
+
+def hidden(
+    *,
+    polled: Sequence[tuple[int, bytes]] = IN_OLD,
+    offset: int = 3,
+    error: int = 0,
+    after_s: float = 0.0,
+    lost_s: float | None = None,
+    in_commits: bool = False,
+) -> list[str]:
+    """A member commits an offset of an old log, and the group goes on in the new log after it."""
+    builder = group(metadata_max_age_ms=10_000)
+    builder.deleted()
+    builder.made()
+    made_at = builder.time
+    builder.polled(*polled)
+    at = builder.time + 0.5 + after_s
+    commit = CommitRequest(at, "c", "g", "c", 1, ((T0, offset),), (error,))
+    builder.sent(v(10), v(11), v(12), v(13))
+    builder.polled((3, v(13)))
+    lost = () if lost_s is None else (PositionLost(made_at + lost_s, "c", "t", 0),)
+    return [
+        text
+        for number, text in builder.found(
+            ALL,
+            NEW,
+            guarantees={**GROUP, "topics_remade": True, "in_commits": in_commits},
+            commits=(commit,),
+            positions_lost=lost,
+        )
+        if number == 11
+    ]
+
+
+def test_a_commit_of_an_old_log_is_stored_for_the_new_one() -> None:
+    assert hidden() == []
+    assert hidden(lost_s=3.4) == []
+    assert hidden(lost_s=-0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        pytest.param({"offset": 2}, 1, id="records after the commit"),
+        pytest.param({"offset": 4}, 3, id="an offset that was not read"),
+        pytest.param({"error": 25}, 3, id="a refused commit"),
+        pytest.param({"after_s": 60.0}, 3, id="the metadata is newer"),
+        pytest.param({"lost_s": 1.0}, 3, id="a fetch has failed before"),
+        pytest.param({"in_commits": True}, 3, id="commits have topic ids"),
+        pytest.param({"polled": [(2, v(12))]}, 2, id="an offset in the new log"),
+        pytest.param({"polled": [(0, v(0)), (2, v(12))]}, 2, id="offsets in both logs"),
+    ],
+)
+def test_records_are_lost_in_a_new_log(changed: dict[str, Any], missing: int) -> None:
+    (found,) = hidden(**changed)
+    assert found.startswith(f"{missing} records were never given to group g: ")

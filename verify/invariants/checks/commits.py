@@ -34,16 +34,12 @@ from verify.invariants.events import (
 )
 from verify.invariants.events import Committed as CommitOutcome
 from verify.invariants.observed import CommitRequest
-from verify.invariants.run import Client, Run
+from verify.invariants.run import ASKING_S, Client, Run
 
 __all__ = ("commits_are_correct",)
 
 ANYWHERE = 2**62
 """Highest allowed commit where the position is unknown."""
-
-ASKING_S = 1.0
-"""A member learns of a recreated topic with its next metadata request, at most this much later;
-until then it commits offsets of the old topic."""
 
 HARMLESS = ("leave", "upgrade", "grow")
 """Kinds of steps that are no fault."""
@@ -131,10 +127,9 @@ class _Reasons:
         self, tp: TopicPartition, offset: int, request: CommitRequest, before: CommitRequest
     ) -> bool:
         client = self._run.by_client_id.get(request.client)
-        metadata_delay_s = ASKING_S + (
-            0.0 if client is None else client.seconds("metadata_max_age_ms")
-        )
-        if _between(self._deleted.get(tp.topic, []), before.at - metadata_delay_s, request.at):
+        # Until a member learns of a recreated topic, it commits offsets of the old one.
+        delay_s = ASKING_S if client is None else client.learns_of_topics_within_s
+        if _between(self._deleted.get(tp.topic, []), before.at - delay_s, request.at):
             return True
         overtaken = request.connected_at < before.connected_at
         if request.client == before.client and overtaken:

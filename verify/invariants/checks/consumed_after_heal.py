@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from aiokafkawire.types import TopicPartition
@@ -84,6 +85,7 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
     within_s = run.guarantees.consumed_within_s + fetch_s / 1_000 + run.guarantees.slack_s
     opened_at = min((client.opened.at for client in readers), default=0.0)
     asked = _commits_asked(run)
+    outdated = _outdated_commits(run, names)
     missing: list[Finding] = []
     late: list[Finding] = []
     for tp in wanted:
@@ -95,6 +97,8 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
                 continue
             at = given.get(record.value)
             where = f"{record.value.decode('latin-1')} at {tp}@{record.offset}"
+            if at is None and record.offset < outdated.get(tp, 0):
+                continue
             if at is None:
                 missing.append((where, record))
             elif since is not None:
@@ -128,6 +132,59 @@ def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
         if (not made or tp.topic in run.partitions)
         and (run.guarantees.in_metadata or len(made.get(tp.topic, ())) <= 1)
     ]
+
+
+def _outdated_commits(run: Run, names: set[str]) -> dict[TopicPartition, int]:
+    """Return the highest position in the old log that was stored for a recreated topic.
+
+    Before Kafka 4.1, OffsetCommit has no topic id. Until a member learns that the topic was
+    recreated, it may commit the records that it was given from the old log, and the coordinator
+    stores their offsets for the new topic.
+    """
+    found: dict[TopicPartition, int] = {}
+    if run.guarantees.in_commits:
+        return found
+    old = _given_from_old_logs(run, names)
+    for request in run.observed.commits or ():
+        client = run.by_client_id.get(request.client)
+        if client is None or request.errors is None:
+            continue
+        for (tp, offset), error in zip(request.offsets, request.errors, strict=True):
+            if error or offset not in old.get((client.name, tp), ()):
+                continue
+            made_at = run.made_at[tp.topic][-1]
+            if made_at <= request.at <= _known_at(run, client, tp, made_at):
+                found[tp] = max(offset, found.get(tp, 0))
+    return found
+
+
+def _given_from_old_logs(run: Run, names: set[str]) -> dict[tuple[str, TopicPartition], set[int]]:
+    """Return the offsets after records of older logs that were given to these readers."""
+    found: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
+    for event in run.of(Polled):
+        latest = len(run.made_at.get(event.topic, ())) - 1
+        if latest < 1 or event.client not in names:
+            continue
+        tp = TopicPartition(event.topic, event.partition)
+        for offset, value in event.records:
+            if all(log.incarnation < latest for log, _ in run.stored.get(value, ())):
+                found[event.client, tp].add(offset + 1)
+    return found
+
+
+def _known_at(run: Run, client: Client, tp: TopicPartition, made_at: float) -> float:
+    """Return the time at which a reader knows that a topic was recreated.
+
+    The first error of a fetch makes it refresh the metadata.
+    """
+    lost = [
+        each.at + run.guarantees.slack_s
+        for each in run.observed.positions_lost or ()
+        if run.by_client_id.get(each.client) is client
+        and (each.topic, each.partition) == tp
+        and each.at >= made_at
+    ]
+    return min([made_at + client.learns_of_topics_within_s, *lost])
 
 
 def _commits_asked(run: Run) -> dict[tuple[str, int], float]:
