@@ -218,6 +218,11 @@ class Records(Sequence[Record[KeyT, ValueT]]):
             for lengths in (columns.key_length, columns.value_length)
         )
 
+    @property
+    def has_headers(self) -> bool:
+        """True if a record may have headers; False if none has."""
+        return any(segment.columns.has_headers for segment in self._segments)
+
     def to_arrow(self, columns: Sequence[str] | None = None) -> pyarrow.RecordBatch:
         """Convert the records to a `pyarrow.RecordBatch`; needs the extra `arrow`.
 

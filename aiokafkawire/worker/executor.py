@@ -102,20 +102,19 @@ class Executor:
         Raises:
             HandlerFailed: A record has no attempts left, and the worker is to stop.
         """
-        finish_record, counters = self._scheduler.finish_record, self.counters
+        finish_records, counters = self._scheduler.finish_records, self.counters
         if item.unwritten is not None and not await self._write(item, item.unwritten.decision):
             return
         if item.handler.batch is not None or self._observer is not None:
             await self._run_batches(item)
             return
-        now, handler, records = self._runtime.clock.now, item.handler, item.records
-        breaker = self._breaker
-        for _ in range(self._turn_limit()):
+        now, handler, breaker = self._runtime.clock.now, item.handler, self._breaker
+        is_plain, function = handler.is_plain, handler.function
+        for record in item.records[item.index : item.index + self._turn_limit()]:
             item.started = now()
-            record = records[item.index]
             try:
-                if handler.is_plain:
-                    await handler.function(WorkerRecord(item, record, record.key, record.value))
+                if is_plain:
+                    await function(WorkerRecord(item, record, record.key, record.value))
                 else:
                     await self._within_limits(item, partial(self._process, item, record))
             except Postponed:
@@ -131,7 +130,7 @@ class Executor:
                     self._on_success(breaker, item)
                 if self.results is not None:
                     self.results.processed += record_results(item, is_processed=True)
-                if not finish_record(item):
+                if not finish_records(item):
                     return
             if breaker is not None and not breaker.can_start:
                 break
@@ -146,7 +145,7 @@ class Executor:
         for _ in range(self._turn_limit()):
             item.started = self._runtime.clock.now()
             is_split = item.handler.batch is None or item.batch_attempts
-            number = 1 if is_split else len(item.records) - item.index
+            number = 1 if is_split else item.remaining
             try:
                 if observer is None:
                     is_next_ready = await self._run_batch(item, number)
@@ -323,7 +322,7 @@ class Executor:
                 self.counters.dropped += 1
                 if self.results is not None:
                     self.results.dropped += record_results(item, reason=reason)
-                return self._scheduler.finish_record(item)
+                return self._scheduler.finish_records(item)
             case SplitBatch():
                 item.batch_attempts = item.attempts
                 item.forget_failures()
@@ -388,7 +387,7 @@ class Executor:
             self.counters.dead += 1
             if self.results is not None:
                 self.results.dead += record_results(item, reason=decision.reason)
-        return self._scheduler.finish_record(item)
+        return self._scheduler.finish_records(item)
 
     def _log(self, item: WorkItem, decision: Decision, number: int) -> None:
         match decision:

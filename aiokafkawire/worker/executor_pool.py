@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection
 
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Clock, Supervisor, checkpoint, current_task
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker.executor import Executor, HandlerFailed
+from aiokafkawire.worker.executor import RECORDS_PER_TURN, Executor, HandlerFailed
 from aiokafkawire.worker.scheduler import Scheduler
 
 __all__ = ("ExecutorPool",)
+
+EXECUTORS_PER_WAKE = 2
 
 
 class ExecutorPool:
@@ -56,9 +58,17 @@ class ExecutorPool:
         self._supervisor.spawn(self._release_due, name="release due records")
 
     def wake(self) -> None:
-        """Let as many executors run as there are ready items."""
+        """Let executors run if items are ready."""
         self._check_due()
-        for _ in range(self._scheduler.ready):
+        self._wake_executors()
+
+    def _wake_executors(self) -> None:
+        """Wake up to two executors; each of them wakes two more while items are ready.
+
+        So all of them run within a few passes of the event loop if handlers wait, and few if they
+        do not.
+        """
+        for _ in range(min(EXECUTORS_PER_WAKE, self._scheduler.ready)):
             if self._idle:
                 self._idle.pop().set()
             elif self._tasks < self._concurrency and self._supervisor.is_running:
@@ -100,12 +110,17 @@ class ExecutorPool:
     async def _execute_items(self) -> None:
         scheduler, executor, now = self._scheduler, self.executor, self._clock.now
         wake = AutoResetEvent()
+        left = RECORDS_PER_TURN
         while True:
             item = scheduler.take(now())
             if item is None:
                 self._idle.append(wake)
                 await wake.wait()
+                left = RECORDS_PER_TURN
                 continue
+            if left == RECORDS_PER_TURN:
+                self._wake_executors()
+            before = item.remaining
             try:
                 await executor.run(item)
             except HandlerFailed as failed:
@@ -124,7 +139,10 @@ class ExecutorPool:
             self._check_due()
             if scheduler.may_resume(item):
                 self._resume()
-            await checkpoint()
+            left -= max(1, before - item.remaining)
+            if left <= 0:
+                await checkpoint()
+                left = RECORDS_PER_TURN
 
     def _check_due(self) -> None:
         """Let `_release_due` know if the next delayed item is another one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -152,29 +152,32 @@ class RecordHandler:
         Raises:
             Exception: That of a function `order_by`, or TypeError if its result has no hash.
         """
+        if self.order_by == "key":
+            return record.key
         if callable(self.order_by):
             key = self.order_by(record)
             hash(key)
             return key
-        return {"partition": True, "key": record.key, None: None}[self.order_by]
+        return True if self.order_by == "partition" else None
 
-    def group(self, records: Sequence[Record]) -> list[OrderedRecords]:
+    def group(self, records: Sequence[Record]) -> Iterator[OrderedRecords]:
         """Divide records of a partition into sequences that are processed in order."""
         if self.order_by == "partition":
-            return [OrderedRecords(True, records)]
+            yield OrderedRecords(True, records)
+            return
         by_key: dict[Hashable, list[Record]] = {}
-        single: list[OrderedRecords] = []
         for record in records:
             try:
                 key = self.ordering_key(record)
             except Exception as error:
-                single.append(OrderedRecords(None, (record,), error))
+                yield OrderedRecords(None, (record,), error)
                 continue
             if key is None:
-                single.append(OrderedRecords(None, (record,)))
+                yield OrderedRecords(None, (record,))
             else:
                 by_key.setdefault(key, []).append(record)
-        return [*(OrderedRecords(key, group) for key, group in by_key.items()), *single]
+        for key, group in by_key.items():
+            yield OrderedRecords(key, group)
 
     def failing(self, error: BaseException) -> RecordHandler:
         """Return a handler whose only attempt raises an error."""

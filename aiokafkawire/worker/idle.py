@@ -96,8 +96,8 @@ class _IdleWait:
         if not self._session.has_been_assigned:
             return "no partitions were assigned"
         partitions = [
-            f"{work.tp} has {len(work.offsets)} unfinished records, {len(work.running)} running"
+            f"{work.tp} has {unfinished} unfinished records, {len(work.running)} running"
             for work in self._scheduler.partitions
-            if len(work.offsets)
+            if (unfinished := work.count_unfinished())
         ]
         return "; ".join(partitions) or "a partition has records that were not fetched"

@@ -76,18 +76,18 @@ class RecordIntake:
         """Names of all topics to read."""
         return [*self._handlers, *self._retry_topics]
 
-    def add(self, tp: TopicPartition, batch: Records) -> None:
+    def add(self, tp: TopicPartition, records: Records) -> None:
         """Add the records of a batch to the scheduler."""
-        work, records = self._scheduler.partition(tp), list(batch)
-        if not work.is_active:
+        work, first = self._scheduler.partition(tp), records.first_offset
+        if not work.is_active or first is None:
             return
-        if not work.offsets.is_before(records[0].offset):
+        if not work.offsets.is_before(first):
             # The topic was deleted and created again, or the log was truncated.
             logger.warning(
                 "%s: offsets went back to %d; the results of running handlers are ignored",
                 tp,
-                records[0].offset,
-                extra=log_fields(tp=tp, offset=records[0].offset),
+                first,
+                extra=log_fields(tp=tp, offset=first),
             )
             work = self._scheduler.replace(work)
         work.offsets.add(records)

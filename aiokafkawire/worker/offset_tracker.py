@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from aiokafkawire.records import Record
+from aiokafkawire.records import Record, Records
 from aiokafkawire.types import NO_LEADER_EPOCH, OffsetAndMetadata
 
 __all__ = ("OffsetTracker",)
+
+
+def offsets_of(records: Sequence[Record]) -> list[int]:
+    if isinstance(records, Records):
+        return records.offsets()
+    return [record.offset for record in records]
 
 
 class OffsetTracker:
@@ -39,19 +45,20 @@ class OffsetTracker:
 
     def add(self, records: Sequence[Record]) -> None:
         """Add fetched records."""
-        self._pending.extend([record.offset for record in records])
-        for record in records[:: len(records) - 1 or 1]:  # the first and the last
+        self._pending.extend(offsets_of(records))
+        for record in (records[0], records[-1]):
             if not self._epochs or self._epochs[-1][1] != record.leader_epoch:
                 self._epochs.append((record.offset, record.leader_epoch))
         self._next = self._pending[-1] + 1
 
-    def finish(self, offset: int) -> None:
-        """Mark a record as finished."""
+    def finish(self, records: Sequence[Record]) -> None:
+        """Mark records as finished."""
         pending, finished = self._pending, self._finished
-        if pending[0] != offset:
-            finished.add(offset)
-            return
-        pending.popleft()
+        for offset in offsets_of(records):
+            if pending[0] == offset:
+                pending.popleft()
+            else:
+                finished.add(offset)
         while finished and pending[0] in finished:
             finished.remove(pending.popleft())
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from aiokafkawire.records import Record
+from aiokafkawire.records import Record, Records
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
@@ -26,11 +26,18 @@ RESUME_SHARE = 2
 """A paused partition resumes when its records are at most the limit divided by this."""
 
 
-def record_size(record: Record) -> int:
-    """Return the bytes of key, value and headers."""
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
+def records_size(records: Sequence[Record]) -> int:
+    """Return the bytes of keys, values and headers."""
+    if isinstance(records, Records) and not records.has_headers:
+        return records.size_bytes
+    size = 0
+    for record in records:
+        if (key := record.key) is not None:
+            size += len(key)
+        if (value := record.value) is not None:
+            size += len(value)
+        for name, content in record.headers:
+            size += len(name) + len(content or b"")
     return size
 
 
@@ -50,7 +57,8 @@ class WorkItem:
     """Records of a partition that are processed one after the other, by one task at a time.
 
     Attributes:
-        records: The records, in the order of offsets.
+        records: The records, in the order of offsets, without the first ones that are finished and
+            counted. A whole fetched batch is `Records`, which makes a `Record` when it runs.
         index: Place of the first unfinished record. The attributes from `attempts` on are about
             that record.
         partition: Work of the partition in the assignment that delivered the records.
@@ -99,7 +107,7 @@ class WorkItem:
         self.partition = partition
         self.handler = handler
         self.ordering_key = ordering_key
-        self.size = sum(map(record_size, records))
+        self.size = records_size(records)
         self.due: float | None = None
         self.started = 0.0
         self.batch_attempts = 0
@@ -111,9 +119,25 @@ class WorkItem:
         return self.records[self.index]
 
     @property
+    def remaining(self) -> int:
+        """Number of unfinished records."""
+        return len(self.records) - self.index
+
+    @property
     def total_attempts(self) -> int:
         """Failed attempts of that record."""
         return self.earlier_attempts + self.attempts
+
+    def count_finished(self) -> None:
+        """Let the tracker of the partition know which records are finished, and forget them.
+
+        It is cheaper for several records at once, so running items are counted when the offsets
+        are needed.
+        """
+        if self.index:
+            self.partition.offsets.finish(self.records[: self.index])
+            self.records = self.records[self.index :]
+            self.index = 0
 
     def forget_failures(self) -> None:
         """Reset what is known about the attempts of the first unfinished record."""
@@ -141,7 +165,7 @@ class CollectedBatch:
 
     def extend(self, records: Sequence[Record]) -> int:
         """Add records; return their size."""
-        size = sum(map(record_size, records))
+        size = records_size(records)
         self.records.extend(records)
         self.size += size
         return size
@@ -216,6 +240,16 @@ class PartitionWork:
         self.running: dict[WorkItem, None] = {}  # in the order in which they were taken
         self.size = 0
         self.is_paused = False
+
+    def count_finished(self) -> None:
+        """Let the tracker know which records of running items are finished."""
+        for item in self.running:
+            item.count_finished()
+
+    def count_unfinished(self) -> int:
+        """Return the number of records from the oldest unfinished one on."""
+        self.count_finished()
+        return len(self.offsets)
 
     @property
     def is_active(self) -> bool:

@@ -229,43 +229,33 @@ class Scheduler:
         if work.ready:
             self._turns.append(work)
         work.running[item] = None
-        item.started = now
         if self.breaker is not None:
             self.breaker.on_started(item)
         return item
 
-    def finish_record(self, item: WorkItem) -> bool:
-        """Mark the first unfinished record of a running item as finished.
+    def finish_records(self, item: WorkItem, number: int = 1) -> bool:
+        """Mark the first unfinished records of a running item as finished.
 
         Returns:
             True if the next record of the item is to run now, False if the item has ended: it has
             no more records, or its partition was revoked.
         """
-        work, records, index = item.partition, item.records, item.index
+        work = item.partition
         if work.state is _FENCED:
             self._end_fenced(item)
             return False
-        work.offsets.finish(records[index].offset)
-        item.index = index = index + 1
+        item.index = index = item.index + number
         if item.attempts or item.earlier_attempts:
             item.forget_failures()
-        if index < len(records) and work.state is _ACTIVE:
+        if index < len(item.records) and work.state is _ACTIVE:
             return True
         self._end(item)
         return False
 
-    def finish_records(self, item: WorkItem, number: int) -> bool:
-        """Mark the first unfinished records of a running item as finished; see `finish_record`."""
-        work = item.partition
-        if not work.is_fenced:
-            for record in item.records[item.index : item.index + number - 1]:
-                work.offsets.finish(record.offset)
-            item.index += number - 1
-        return self.finish_record(item)
-
     def _end(self, item: WorkItem) -> None:
         """End a running item, and let the next one with its ordering key run."""
         work, key = item.partition, item.ordering_key
+        item.count_finished()
         del work.running[item]
         work.size -= item.size
         work.budget.size -= item.size
@@ -294,12 +284,14 @@ class Scheduler:
 
     def abandon(self, item: WorkItem) -> None:
         """Forget a running item whose task has failed; its records stay unfinished."""
+        item.count_finished()
         item.partition.running.pop(item, None)
 
     def yield_turn(self, item: WorkItem) -> None:
         """Let items of other partitions run before the next record of a running item."""
         work = item.partition
         if work.state is _ACTIVE:
+            item.count_finished()
             del work.running[item]
             self._make_ready(item)
         else:
@@ -313,6 +305,7 @@ class Scheduler:
         elif work.state is _DRAINING:
             self._end(item)
         else:
+            item.count_finished()
             del work.running[item]
             self._delay(item, due)
 
@@ -326,7 +319,7 @@ class Scheduler:
     @property
     def unfinished(self) -> int:
         """Number of records from the oldest unfinished one of each partition on."""
-        return sum(len(work.offsets) for work in self._partitions.values())
+        return sum(work.count_unfinished() for work in self._partitions.values())
 
     @property
     def unwritten(self) -> Iterator[UnwrittenCopy]:
@@ -339,6 +332,8 @@ class Scheduler:
     @property
     def next_due(self) -> float | None:
         """When the next delayed record, batch that is not full, or end of a pause is due."""
+        if not self._delayed and not self._collected and self.breaker is None:
+            return None
         collected = self._collected
         while collected and not _is_collected(collected[0][2]):
             heapq.heappop(collected)
@@ -396,6 +391,7 @@ class Scheduler:
             work = self._partitions.get(tp)
             if work is None:
                 continue
+            work.count_finished()
             offset = work.offsets.committable
             if offset is not None and offset != work.offsets.committed:
                 offsets[tp] = offset
@@ -410,7 +406,7 @@ class Scheduler:
     def may_resume(self, item: WorkItem) -> bool:
         """Return whether `update_pauses` may find a partition to resume after a record."""
         work = item.partition
-        if work.budget.may_resume:
+        if work.budget.was_full and work.budget.may_resume:
             return True
         return work.is_paused and len(work.offsets) * RESUME_SHARE <= self._max_records
 
@@ -420,15 +416,11 @@ class Scheduler:
         for budget in self._budgets:
             budget.update()
         for tp, work in self._partitions.items():
-            is_full = work.budget.was_full
-            if not work.is_paused and (is_full or len(work.offsets) >= self._max_records):
+            is_full, unfinished = work.budget.was_full, work.count_unfinished()
+            if not work.is_paused and (is_full or unfinished >= self._max_records):
                 work.is_paused = True
                 changed.pause.append(tp)
-            elif (
-                work.is_paused
-                and not is_full
-                and len(work.offsets) * RESUME_SHARE <= self._max_records
-            ):
+            elif work.is_paused and not is_full and unfinished * RESUME_SHARE <= self._max_records:
                 work.is_paused = False
                 changed.resume.append(tp)
             if work.is_paused and work.batch is not None:

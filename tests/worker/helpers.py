@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import anyio
 
 from aiokafkawire.records import Record
 from aiokafkawire.worker.handlers import OrderBy, RecordHandler, WorkerRecord
 from aiokafkawire.worker.retry_policy import RetryPolicy
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - nothing says when
+        await anyio.sleep(0.01)
 
 
 async def ignore(record: WorkerRecord[Any, Any]) -> None:

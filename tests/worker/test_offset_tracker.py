@@ -29,7 +29,7 @@ def test_the_lowest_unfinished_record_is_committed(offsets: list[int], rng: rand
             tracker.add(records(*part))
     unfinished = list(offsets)
     for offset in rng.sample(offsets, len(offsets)):
-        tracker.finish(offset)
+        tracker.finish(records(offset))
         unfinished.remove(offset)
         committable = tracker.committable
         assert committable is not None
@@ -42,9 +42,9 @@ def test_the_leader_epoch_is_that_of_the_record_before():
     tracker.add(records(5, 6, leader_epoch=1))
     assert tracker.committable == OffsetAndMetadata(5, leader_epoch=NO_LEADER_EPOCH)
     tracker.add(records(9, leader_epoch=2))
-    tracker.finish(5)
+    tracker.finish(records(5))
     assert tracker.committable == OffsetAndMetadata(6, leader_epoch=1)
-    tracker.finish(6)
+    tracker.finish(records(6))
     assert tracker.committable == OffsetAndMetadata(9, leader_epoch=1)
-    tracker.finish(9)
+    tracker.finish(records(9))
     assert tracker.committable == OffsetAndMetadata(10, leader_epoch=2)

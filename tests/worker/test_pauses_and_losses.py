@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -11,14 +10,10 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.producer import Producer
 from aiokafkawire.worker import BatchPolicy, FailedAt, RetryPolicy, Worker
+from tests.worker.helpers import until
 
 ONCE = RetryPolicy(attempts=1)
 HOUR_MS = 3_600_000
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 - nothing says when
-        await anyio.sleep(0.01)
 
 
 @pytest.fixture

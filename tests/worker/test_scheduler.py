@@ -41,11 +41,11 @@ def test_records_of_a_key_run_one_after_the_other():
     assert second is not None
     assert scheduler.take(0) is None
     assert [first.record.offset, second.record.offset] == [0, 1]
-    assert scheduler.finish_record(first)  # the next record of the same item
+    assert scheduler.finish_records(first)  # the next record of the same item
     assert first.record.offset == 2
     assert committable(scheduler) == {TP: 1}
-    assert not scheduler.finish_record(first)
-    assert not scheduler.finish_record(second)
+    assert not scheduler.finish_records(first)
+    assert not scheduler.finish_records(second)
     assert committable(scheduler) == {TP: 3}
 
 
@@ -62,7 +62,7 @@ def test_a_failed_record_blocks_its_key_alone():
     assert other.record.offset == 2
     assert scheduler.take(4.9) is None
     assert scheduler.take(5.0) is failed
-    assert not scheduler.finish_record(failed)
+    assert not scheduler.finish_records(failed)
     following = scheduler.take(5.0)
     assert following is not None
     assert following.record.offset == 1
@@ -84,7 +84,7 @@ def test_draining_starts_nothing_and_waits_for_what_runs():
     scheduler.drain([TP])
     assert not scheduler.is_drained([TP])
     assert scheduler.take(0) is None
-    assert not scheduler.finish_record(running)
+    assert not scheduler.finish_records(running)
     assert scheduler.is_drained([TP])
     assert committable(scheduler) == {TP: 1}
 
@@ -95,7 +95,7 @@ def test_a_run_of_records_ends_when_its_partition_drains():
     running = scheduler.take(0)
     assert running is not None
     scheduler.drain([TP])
-    assert not scheduler.finish_record(running)
+    assert not scheduler.finish_records(running)
     assert committable(scheduler) == {TP: 1}
 
 
@@ -107,7 +107,7 @@ def test_the_result_of_a_lost_partition_is_ignored_after_it_came_back():
     assert failed is not None
     scheduler.remove([TP])
     add(scheduler, [record(0), record(1)], order_by=None)
-    assert not scheduler.finish_record(finished)
+    assert not scheduler.finish_records(finished)
     scheduler.retry(failed, due=0.0)
     assert scheduler.lost == 2
     assert committable(scheduler) == {TP: 0}
@@ -126,7 +126,7 @@ def test_the_work_of_a_partition_whose_offsets_went_back_is_replaced():
     assert new is scheduler.partition(TP)
     assert new.is_paused  # as the consumer has paused it
     assert old.is_fenced
-    assert not scheduler.finish_record(running)
+    assert not scheduler.finish_records(running)
     assert committable(scheduler) == {}
     assert scheduler.update_pauses().resume == [TP]
 
@@ -142,11 +142,11 @@ def test_records_wait_for_those_of_the_former_assignment():
     add(scheduler, [record(0)])
     assert scheduler.take(0) is None
     assert scheduler.ready == 0
-    assert not scheduler.finish_record(running)
+    assert not scheduler.finish_records(running)
     assert scheduler.ready == 1
     again = scheduler.take(0)
     assert again is not None
-    assert not scheduler.finish_record(again)
+    assert not scheduler.finish_records(again)
     assert committable(scheduler) == {TP: 1}
 
 
@@ -165,10 +165,10 @@ def test_a_partition_pauses_at_its_limit_and_resumes_at_half():
     items = [scheduler.take(0) for _ in range(4)]
     for item in reversed(items[1:]):
         assert item is not None
-        scheduler.finish_record(item)
+        scheduler.finish_records(item)
     assert scheduler.update_pauses() == ([], [])  # the oldest record is unfinished
     assert items[0] is not None
-    scheduler.finish_record(items[0])
+    scheduler.finish_records(items[0])
     assert scheduler.may_resume(items[0])
     assert scheduler.update_pauses().resume == [TP]
 
@@ -180,7 +180,7 @@ def test_all_partitions_pause_at_the_limit_of_bytes():
     assert len(scheduler.update_pauses().pause) == 2
     item = scheduler.take(0)
     assert item is not None
-    scheduler.finish_record(item)
+    scheduler.finish_records(item)
     assert scheduler.may_resume(item)
     assert len(scheduler.update_pauses().resume) == 2
 
@@ -234,7 +234,7 @@ class SchedulerModel(RuleBasedStateMachine):
         work, offset = item.partition, item.record.offset
         if not work.is_fenced:
             self.done[work.tp].add(offset)
-        if self.scheduler.finish_record(item):
+        if self.scheduler.finish_records(item):
             self._check_order(item)
         else:
             self.running.remove(item)
@@ -298,10 +298,10 @@ class SchedulerModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Every record of an active partition is processed in the end."""
         for item in self.running:
-            while self.scheduler.finish_record(item):
+            while self.scheduler.finish_records(item):
                 pass
         while (item_ := self.scheduler.take(float("inf"))) is not None:
-            while self.scheduler.finish_record(item_):
+            while self.scheduler.finish_records(item_):
                 pass
         for work in self.scheduler.partitions:
             if work.state.value == "active":
