@@ -22,6 +22,9 @@ FETCH_BYTES = 1024 * 1024
 PER_YIELD = 500
 """Messages between two runs of the event loop, or two calls of `poll`."""
 REQUESTS_PER_SECOND = 2_000
+SLOW_HANDLERS = 100
+SLOW_HANDLER_S = 0.01
+"""Handlers of a worker that run at the same time, and how long each one waits."""
 WARM_UP = 0.05
 """Share of the messages that is not measured."""
 POLL_MS = 10_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from benchmarks.load import REQUESTS_PER_SECOND
+from benchmarks.load import REQUESTS_PER_SECOND, SLOW_HANDLER_S, SLOW_HANDLERS
 
 OURS = "aiokafkawire"
 Measure = Literal["cpu", "rate", "p50"]
@@ -160,6 +160,37 @@ ROWS: Mapping[str, Row] = {
             (
                 Aim(f"{OURS} getmany", "cpu", beside="confluent-kafka ShareConsumer", ratio=0.5),
                 Aim(f"{OURS} async for", "cpu", beside="confluent-kafka ShareConsumer", ratio=0.5),
+            ),
+        ),
+        Row(
+            "worker",
+            "process with a worker, a handler that does nothing",
+            True,
+            600_000,
+            (
+                _ours("async-for", "async for"),
+                _ours("worker-partition", 'order_by="partition"'),
+                _ours("worker-key", "any order"),
+            ),
+            (Aim(f'{OURS} order_by="partition"', "cpu", beside=f"{OURS} async for", ratio=2.0),),
+        ),
+        Row(
+            "worker-slow",
+            f"process by key, {SLOW_HANDLERS} handlers of {SLOW_HANDLER_S * 1000:g} ms at a time",
+            True,
+            40_000,
+            (
+                _ours("worker-slow", "by key"),
+                _ours("tasks", "tasks that wait, without Kafka"),
+            ),
+            (
+                Aim(
+                    f"{OURS} by key",
+                    "rate",
+                    0.95 * SLOW_HANDLERS / SLOW_HANDLER_S,
+                    f"{OURS} tasks that wait, without Kafka",
+                    0.95,
+                ),
             ),
         ),
         Row(

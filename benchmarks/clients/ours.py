@@ -12,6 +12,7 @@ from typing import Any
 import aiokafkawire
 from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.errors import BufferFull
+from benchmarks import processing
 from benchmarks.clients import common
 from benchmarks.load import (
     ARROW_RECORDS,
@@ -164,4 +165,5 @@ SIDES: Mapping[str, Side] = {
     "share-async-for": working(common.one_by_one, share_consumer),
     "commit": working(commit, group_consumer),
     "arrow": working(to_arrow, partial(consumer, max_records=ARROW_RECORDS)),
+    **processing.SIDES,
 }
