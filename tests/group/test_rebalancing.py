@@ -142,6 +142,15 @@ def test_an_application_that_does_not_poll_loses_its_partitions(due: bool) -> No
     only(membership.handle(events.PollStarted(), 301.0), FindCoordinator)
 
 
+def test_other_topics_do_not_make_a_member_rejoin_before_its_application_polls() -> None:
+    membership = machine(states.PollTimedOut(must_rejoin=True))
+    assert membership.handle(events.Subscribed(("payments",)), 300.0) == ()
+    assert membership.state == states.PollTimedOut(must_rejoin=True)
+    find = only(membership.handle(events.PollStarted(), 301.0), FindCoordinator)
+    join = only(membership.handle(events.CoordinatorFound(find.request, 7), 301.0), SendJoin)
+    assert join.topics == ("payments",)
+
+
 def test_the_poll_timer_stops_during_a_poll() -> None:
     membership = stable()
     membership.context.poll_timer.start_poll(1.0)

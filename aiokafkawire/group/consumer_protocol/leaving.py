@@ -112,12 +112,10 @@ def store_topics(
 def rejoin_after_leaving(
     context: ConsumerProtocolContext,
     state: states.LeavingUnpolled,
-    event: shared.PollStarted | shared.Subscribed,
+    event: shared.PollStarted,
     now: float,
 ) -> Outcome:
     """Join when the leave is answered: a join that overtakes it would be undone by it."""
-    if isinstance(event, shared.Subscribed):
-        context.set_subscription(event.topics, event.pattern)
     return replace(state, rejoins=True), ()
 
 

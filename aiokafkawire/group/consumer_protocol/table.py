@@ -45,7 +45,6 @@ TRANSITIONS: Transitions[ConsumerProtocolContext, outside.MembershipState, Membe
     (outside.Unjoined, shared.Subscribed): heartbeats.start,
     (outside.PollTimedOut, shared.PollStarted): leaving.rejoin_in_poll,
     (states.LeavingUnpolled, shared.PollStarted): leaving.rejoin_after_leaving,
-    (states.LeavingUnpolled, shared.Subscribed): leaving.rejoin_after_leaving,
     (states.LeavingUnpolled, shared.Unsubscribed): leaving.stop_while_leaving,
     (states.LeavingUnpolled, shared.CloseRequested): leaving.stop_while_leaving,
     (states.LeavingUnpolled, shared.GroupLeft): leaving.left_unpolled,

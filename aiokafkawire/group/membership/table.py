@@ -188,7 +188,7 @@ TRANSITIONS: Transitions[MembershipContext, states.MembershipState, MembershipEf
     **each_of(
         (states.PollTimedOut,),
         {
-            events.Subscribed: joining.start,
+            events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.leave_without_partitions,
             events.CloseRequested: leaving.leave_without_partitions,
             events.PollStarted: leaving.rejoin_after_poll_timeout,

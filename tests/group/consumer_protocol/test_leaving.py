@@ -132,6 +132,17 @@ def test_a_join_does_not_overtake_the_leave(answered: bool) -> None:
     assert isinstance(machine.state, states.ConsumerJoining)
 
 
+def test_other_topics_do_not_make_a_member_rejoin_before_its_application_polls() -> None:
+    machine, leave = unpolled()
+    machine.handle(shared.Subscribed(("payments",)), 301.1)
+    machine.handle(shared.GroupLeft(leave.request), 301.2)
+    machine.handle(shared.Subscribed(("orders", "payments")), 301.3)
+    assert isinstance(machine.state, outside.PollTimedOut)
+    machine.handle(shared.PollStarted(), 302.0)
+    assert isinstance(machine.state, states.ConsumerJoining)
+    assert machine.context.topics == ("orders", "payments")
+
+
 @pytest.mark.parametrize("event", [shared.Unsubscribed(), shared.CloseRequested(301.3)])
 def test_a_member_without_polls_that_is_stopped_does_not_join_again(event: Any) -> None:
     machine, leave = unpolled()
