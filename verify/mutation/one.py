@@ -1,5 +1,8 @@
 """Run scenarios by seed with one mutation planted, until one fails; print the result as JSON.
 
+The first half of the seeds runs the scenario that the mutation names, so that each of its cases is
+drawn; the second half draws the scenarios.
+
 Each mutation takes a process of its own: `python -m verify.mutation.one NAME --seeds 500`.
 """
 
@@ -16,7 +19,7 @@ __all__ = ("until_caught",)
 
 
 def until_caught(mutation: Mutation, first: int, seeds: int, skip: int = 0) -> dict[str, object]:
-    """Plant the mutation and run seeds until one fails, those of its own scenario first.
+    """Plant the mutation and run seeds until one fails.
 
     `runs` of the result counts the seeds that were run, and those left out by `skip`.
     """
@@ -27,11 +30,10 @@ def until_caught(mutation: Mutation, first: int, seeds: int, skip: int = 0) -> d
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     tune_garbage_collector()
-    jobs = sorted(
-        make_jobs(range(first, first + seeds), load()),
-        key=lambda job: job.scenario != mutation.scenario,
-    )
-    for runs, job in enumerate(jobs[skip:], skip + 1):
+    middle = first + (seeds + 1) // 2
+    own = make_jobs(range(first, middle), load((mutation.scenario,)))
+    drawn = make_jobs(range(middle, first + seeds), load())
+    for runs, job in enumerate([*own, *drawn][skip:], skip + 1):
         result = run_job(job, shown_lines=0)
         if result.failures:
             return {

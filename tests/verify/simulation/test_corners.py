@@ -14,6 +14,10 @@ def first_seed(corner: str) -> int:
     return next(seed for seed in range(ENOUGH) if draw(SCENARIO, seed).options["corner"] == corner)
 
 
+def test_the_seeds_of_a_mutation_draw_each_corner() -> None:
+    assert max(first_seed(corner) for corner in CORNERS) < 500 // 2
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("corner", CORNERS)
 def test_a_client_masters_it(corner: str, backend: Backend) -> None:
