@@ -26,6 +26,12 @@ class WorkerConfig(ClientConfig):
     group_id: str | None = text_option(
         None, meaning="Consumer group whose members divide the work. Required."
     )
+    processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = choice_option(
+        "at_least_once",
+        "exactly_once_v2",
+        meaning="With `exactly_once_v2`, transactions write the records that handlers send, retries"
+        " and dead letters together with the offsets (KIP-447). Needs Kafka 2.5.",
+    )
     concurrency: int = number_option(
         100, 1, 100_000, meaning="Maximum number of handlers that run at the same time."
     )
@@ -108,6 +114,11 @@ class WorkerConfig(ClientConfig):
         return self.group_id or ""
 
     @property
+    def is_exactly_once(self) -> bool:
+        """True if offsets and output are written in transactions."""
+        return self.processing_guarantee == "exactly_once_v2"
+
+    @property
     def dead_letters(self) -> str:
         """The topic of dead letters."""
         return self.dead_letter_topic or f"{self.group_id}.dead"
@@ -128,6 +139,7 @@ class WorkerOptions(ClientOptions, total=False):
     """Keyword arguments of `Worker`; see `WorkerConfig`."""
 
     group_id: Required[str]
+    processing_guarantee: Literal["at_least_once", "exactly_once_v2"]
     concurrency: int
     threads: int
     drain_timeout_ms: int

@@ -13,6 +13,10 @@ from aiokafkawire.producer import Producer
 
 __all__ = ("ClientOptionSets",)
 
+TRANSACTION_TIMEOUT_MS = 10_000
+"""Default of `transaction_timeout_ms`, as in Kafka Streams: after a crash, the next owner of a
+partition waits this long for the open transaction."""
+
 
 class ClientOptionSets:
     """Keyword arguments of the clients of a worker.
@@ -44,6 +48,8 @@ class ClientOptionSets:
             if name in self.consumer:
                 raise InvalidOption(f"consumer_options: a worker sets {name} itself")
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
+        if config.is_exactly_once:
+            defaults["isolation_level"] = "read_committed"
         if self.consumer.get("group_protocol") != "consumer":
             defaults["partition_assignment_strategy"] = ["cooperative-sticky"]
         consumer = Consumer(
@@ -65,8 +71,12 @@ class ClientOptionSets:
             )
         return consumer
 
-    def make_producer(self) -> Producer:
-        """Return the producer of retries and dead letters.
+    def make_producer(self, config: WorkerConfig, instance: str = "") -> Producer:
+        """Return the producer of retries, dead letters and the output of handlers.
+
+        Args:
+            config: Options of the worker.
+            instance: Makes the transactional id unique, unless the application gives one.
 
         Raises:
             InvalidOption: With these options a failed record could be lost.
@@ -76,9 +86,15 @@ class ClientOptionSets:
         )
         if self.producer.get("acks", "all") not in {"all", -1}:
             raise InvalidOption("producer_options: a worker needs acks='all'")
-        if self.producer.get("transactional_id") is not None:
-            raise InvalidOption("producer_options: a worker takes no transactional_id")
-        return Producer(**{**self.common, **self.producer})
+        defaults: dict[str, Any] = {}
+        if config.is_exactly_once:
+            defaults["transactional_id"] = f"{config.group_id}-{instance}"
+            defaults["transaction_timeout_ms"] = TRANSACTION_TIMEOUT_MS
+        elif self.producer.get("transactional_id") is not None:
+            raise InvalidOption(
+                "producer_options: transactional_id needs processing_guarantee='exactly_once_v2'"
+            )
+        return Producer(**{**defaults, **self.common, **self.producer})
 
     def make_admin(self) -> Admin:
         """Return an admin client."""

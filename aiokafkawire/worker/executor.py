@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.errors import DeserializationFailed, KafkaError
 from aiokafkawire.hooks import NO_HOOKS, HookFunctions, Processing
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
@@ -22,9 +22,10 @@ from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
-from aiokafkawire.worker.partition_work import UnwrittenCopy, WorkItem
+from aiokafkawire.worker.outputs import AttemptOutput, FinishedRecord
+from aiokafkawire.worker.partition_work import PartitionWork, UnwrittenCopy, WorkItem
 from aiokafkawire.worker.process_observer import ProcessObserver
-from aiokafkawire.worker.results import WorkerResults, record_results
+from aiokafkawire.worker.results import RecordResult, WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
     Decision,
     DropRecord,
@@ -67,6 +68,8 @@ class Executor:
 
     Args:
         stop_on_failure: Whether a record without attempts left stops the worker.
+        max_output_bytes: Limit of the records that handlers send in transactions; None without
+            transactions.
 
     Attributes:
         results: Collects what happens to records, for tests; None to collect nothing.
@@ -80,6 +83,7 @@ class Executor:
         *,
         threads: int,
         stop_on_failure: bool,
+        max_output_bytes: int | None,
         fields: Mapping[str, object],
         hooks: HookFunctions = NO_HOOKS,
     ) -> None:
@@ -93,8 +97,10 @@ class Executor:
         self._threads = runtime.threads("handler", threads)
         self._thread_scopes: dict[int, anyio.CancelScope] = {}
         self._stop_on_failure = stop_on_failure
+        self._max_output_bytes = max_output_bytes
         self._fields = fields
         self._observer = ProcessObserver.of(hooks)
+        self._is_plain = self._observer is None and max_output_bytes is None
 
     async def run(self, item: WorkItem) -> None:
         """Process the records of a running item, until it has ended, yields or is delayed.
@@ -105,7 +111,7 @@ class Executor:
         finish_records, counters = self._scheduler.finish_records, self.counters
         if item.unwritten is not None and not await self._write(item, item.unwritten.decision):
             return
-        if item.handler.batch is not None or self._observer is not None:
+        if item.handler.batch is not None or not self._is_plain:
             await self._run_batches(item)
             return
         now, handler, breaker = self._runtime.clock.now, item.handler, self._breaker
@@ -165,16 +171,19 @@ class Executor:
     ) -> bool:
         """Process records together; return whether the next record is to run now."""
         failure: BaseException | None = None
-        process: Callable[[], Awaitable[int]] = partial(self._process_batch, item, number)
-        if item.handler.batch is None:
-            process = partial(self._process_one, item)
+        output = None if self._max_output_bytes is None else AttemptOutput(self._max_output_bytes)
+        is_batch = item.handler.batch is not None
+        process: Callable[[], Awaitable[int]] = partial(self._process_one, item, output)
+        if is_batch:
+            process = partial(self._process_batch, item, number, output)
         try:
             done = await self._within_limits(item, process)
         except Postponed:
             raise
         except FailedAt as failed:
             # mutation: failed-record-of-batch-counts-as-done
-            done, number, failure = failed.index, 1, failed.__cause__ or failed
+            done, number = failed.index if is_batch else 0, 1
+            failure = failed.__cause__ or failed
         except BaseException as error:
             if not is_failure_of_callback(error):
                 raise
@@ -187,6 +196,8 @@ class Executor:
                 self._on_success(self._breaker, item)
             if self.results is not None:
                 self.results.processed += record_results(item, number=done, is_processed=True)
+            if output is not None:
+                self._keep_output(item, output, done)
             if not self._scheduler.finish_records(item, done):
                 return False
         return failure is None or await self._on_failure(item, failure, number)
@@ -214,26 +225,30 @@ class Executor:
             return await process()
         raise HandlerTimedOut(f"{handler.name} took longer than {limit_s:g} s")
 
-    async def _process(self, item: WorkItem, record: Record) -> None:
-        await self._call(item.handler, await self._decode(item, record))
+    async def _process(
+        self, item: WorkItem, record: Record, output: AttemptOutput | None = None
+    ) -> None:
+        await self._call(item.handler, await self._decode(item, record, output), output)
 
-    async def _process_one(self, item: WorkItem) -> int:
+    async def _process_one(self, item: WorkItem, output: AttemptOutput | None) -> int:
         """Process the first unfinished record; return how many records are done."""
-        await self._process(item, item.record)
+        await self._process(item, item.record, output)
         return 1
 
-    async def _process_batch(self, item: WorkItem, number: int) -> int:
+    async def _process_batch(
+        self, item: WorkItem, number: int, output: AttemptOutput | None
+    ) -> int:
         """Process records, up to the first that cannot be decoded; return their number."""
         batch: list[WorkerRecord[Any, Any]] = []
         for record in item.records[item.index : item.index + number]:
             try:
-                batch.append(await self._decode(item, record))
+                batch.append(await self._decode(item, record, output))
             except DeserializationFailed as error:
                 if not batch:
                     raise FailedAt(0) from error
                 break
         try:
-            await self._call(item.handler, batch)
+            await self._call(item.handler, batch, output)
         except FailedAt as failed:
             if failed.index >= len(batch):
                 raise ValueError(f"{failed}, but it has {len(batch)} records") from failed
@@ -241,9 +256,11 @@ class Executor:
         # mutation: undecodable-record-counts-as-done
         return len(batch)
 
-    async def _decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
+    async def _decode(
+        self, item: WorkItem, record: Record, output: AttemptOutput | None
+    ) -> WorkerRecord[Any, Any]:
         try:
-            return await item.handler.decode(item, record)
+            return await item.handler.decode(item, record, output)
         except Exception as error:
             # Not with the error's text, which may have the value.
             raise DeserializationFailed(
@@ -254,8 +271,17 @@ class Executor:
                 offset=record.offset,
             ) from error
 
-    async def _call(self, handler: RecordHandler, argument: object) -> None:
-        """Call the function of a handler with a record or a batch."""
+    async def _call(
+        self, handler: RecordHandler, argument: object, output: AttemptOutput | None
+    ) -> None:
+        """Call the function of a handler with a record or a batch, which may send output."""
+        try:
+            await self._call_function(handler, argument)
+        finally:
+            if output is not None:
+                output.close()
+
+    async def _call_function(self, handler: RecordHandler, argument: object) -> None:
         if handler.is_async:
             await handler.function(argument)
             return
@@ -357,8 +383,20 @@ class Executor:
                 extra=log_fields(self._fields, error=error),
             )
 
+    def _keep_output(self, item: WorkItem, output: AttemptOutput, number: int) -> None:
+        """Keep what an attempt has sent for the first unfinished records of an item."""
+        attempts = item.total_attempts + 1
+        for record in item.records[item.index : item.index + number]:
+            if records := output.of(record):
+                origin = self._writer.origin_of(item, record)
+                finished = FinishedRecord(record, origin, attempts, tuple(records))
+                self._scheduler.add_output(item.partition, finished)
+
     async def _write(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
         """Write a copy of the failed record; return whether the next record is to run now."""
+        if self._max_output_bytes is not None:
+            self._scheduler.add_output(item.partition, self._writer.copy(item, decision))
+            return self._finish_copied(item, decision)
         item.started = self._runtime.clock.now()
         if item.unwritten is None:
             item.unwritten = UnwrittenCopy(decision, item.started)
@@ -379,6 +417,9 @@ class Executor:
             )
             self._scheduler.retry(item, now + WRITE_BACKOFF_S)
             return False
+        return self._finish_copied(item, decision)
+
+    def _finish_copied(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
         if isinstance(decision, RetryLater):
             self.counters.delayed += 1
             if self.results is not None:
@@ -388,6 +429,30 @@ class Executor:
             if self.results is not None:
                 self.results.dead += record_results(item, reason=decision.reason)
         return self._scheduler.finish_records(item)
+
+    def replace_refused(
+        self, work: PartitionWork, finished: FinishedRecord, error: KafkaError
+    ) -> None:
+        """Make a dead letter of a finished record whose output brokers refuse."""
+        record = finished.record
+        logger.error(
+            "%s offset %d: its output is refused: %s",
+            work.tp,
+            record.offset,
+            error,
+            extra=log_fields(self._fields, error=error, tp=work.tp, offset=record.offset),
+        )
+        letter = self._writer.refused(finished, error)
+        self._scheduler.add_output(work, letter)
+        self.counters.write_failures += 1
+        if finished.failed is not None:
+            return
+        self.counters.dead += 1
+        if self.results is not None and letter.failed is not None:
+            result = RecordResult(
+                record, finished.origin, finished.attempts, error, letter.failed.reason
+            )
+            self.results.dead.append(result)
 
     def _log(self, item: WorkItem, decision: Decision, number: int) -> None:
         match decision:

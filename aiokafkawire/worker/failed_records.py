@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from aiokafkawire.admin import Admin
 from aiokafkawire.config import WorkerConfig
-from aiokafkawire.errors import RecordTooLarge
+from aiokafkawire.errors import KafkaError, RecordTooLarge
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
@@ -25,6 +25,7 @@ from aiokafkawire.worker.letters import (
     retry_headers,
     retry_topic,
 )
+from aiokafkawire.worker.outputs import FinishedRecord, OutputRecord
 from aiokafkawire.worker.partition_work import WorkItem
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
@@ -88,57 +89,96 @@ class FailedRecordWriter:
         Raises:
             KafkaError: The copy was not acknowledged.
         """
+        copy = self.copy(item, decision)
+        try:
+            await self._send(copy)
+        except RecordTooLarge:
+            if copy.failed is None:
+                raise
+            await self._send(self.dead_letter(copy.failed, is_short=True))
+        if copy.failed is not None:
+            self.log_dead_letter(copy.failed)
+
+    async def _send(self, copy: FinishedRecord) -> None:
+        for record in copy.output:
+            await self._producer.send_and_wait(*record)
+
+    def copy(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> FinishedRecord:
+        """Return the copy of a failed record for a retry topic or the dead letter topic."""
         if isinstance(decision, RetryLater):
-            await self._write_retry(item, decision.tier)
-        else:
-            await self._write_dead_letter(item, decision.reason)
+            return self._retry(item, decision.tier)
+        assert item.error is not None
+        return self.dead_letter(
+            FailedRecord(
+                item.record,
+                self.origin_of(item, item.record),
+                self._config.group,
+                item.total_attempts,
+                decision.reason,
+                item.error,
+            )
+        )
 
-    def _state(self, item: WorkItem) -> tuple[Origin, int]:
-        """Return the origin and the total of attempts."""
-        origin = read_retry_state(item.record).origin if item.tier else self.origin(item.record)
-        return origin, item.total_attempts
+    def origin_of(self, item: WorkItem, record: Record) -> Origin:
+        """Return the place where a record of an item was written first."""
+        return read_retry_state(record).origin if item.tier else self.origin(record)
 
-    async def _write_retry(self, item: WorkItem, tier: int) -> None:
-        delay_ms = item.handler.retries.delays_ms[tier]
-        origin, attempts = self._state(item)
+    def _retry(self, item: WorkItem, tier: int) -> FinishedRecord:
+        record, delay_ms = item.record, item.handler.retries.delays_ms[tier]
+        origin, attempts = self.origin_of(item, record), item.total_attempts
         now_ms = self._clock.wall_ms()
         # mutation: retry-topic-not-passed
         state = RetryState(
             origin, attempts, tier + 1, now_ms + delay_ms, item.first_failure_ms or now_ms
         )
-        await self._send(
-            item, retry_topic(self._config.group, delay_ms), retry_headers(item.record, state)
+        topic = retry_topic(self._config.group, delay_ms)
+        output = OutputRecord(topic, record.value, record.key, headers=retry_headers(record, state))
+        return FinishedRecord(record, origin, attempts, (output,))
+
+    def refused(self, finished: FinishedRecord, error: KafkaError) -> FinishedRecord:
+        """Return the dead letter of a record whose output brokers refuse.
+
+        A dead letter that is too large keeps only its origin.
+        """
+        if finished.failed is not None:
+            return self.dead_letter(finished.failed, is_short=isinstance(error, RecordTooLarge))
+        return self.dead_letter(
+            FailedRecord(
+                finished.record,
+                finished.origin,
+                self._config.group,
+                finished.attempts,
+                "its output is refused",
+                error,
+            )
         )
 
-    async def _write_dead_letter(self, item: WorkItem, reason: str) -> None:
-        assert item.error is not None
-        origin, attempts = self._state(item)
-        failed = FailedRecord(item.record, origin, self._config.group, attempts, reason, item.error)
-        dialect = self._config.dead_letter_headers
-        try:
-            headers = dead_letter_headers(failed, dialect)
-            await self._send(item, self._config.dead_letters, headers)
-        except RecordTooLarge:
-            await self._send(item, self._config.dead_letters, place_headers(failed, dialect))
+    def dead_letter(self, failed: FailedRecord, *, is_short: bool = False) -> FinishedRecord:
+        """Return the dead letter of a failed record.
+
+        Args:
+            failed: The record and its last failure.
+            is_short: Whether only the origin is left of its headers.
+        """
+        record, make_headers = failed.record, place_headers if is_short else dead_letter_headers
+        headers = make_headers(failed, self._config.dead_letter_headers)
+        output = OutputRecord(self._config.dead_letters, record.value, record.key, headers=headers)
+        return FinishedRecord(record, failed.origin, failed.attempts, (output,), failed)
+
+    def log_dead_letter(self, failed: FailedRecord) -> None:
+        """Log that a dead letter is written."""
+        record, error = failed.record, failed.error
         with contextlib.suppress(Exception):  # the text of an exception may raise
             logger.error(
                 "Group %s: %s offset %d: written to %s at attempt %d (%s): %r",
                 self._config.group_id,
-                item.partition.tp,
-                item.record.offset,
+                record.topic_partition,
+                record.offset,
                 self._config.dead_letters,
-                attempts,
-                reason,
-                item.error,
+                failed.attempts,
+                failed.reason,
+                error,
                 extra=log_fields(
-                    self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
+                    self._fields, error=error, tp=record.topic_partition, offset=record.offset
                 ),
             )
-
-    async def _send(
-        self, item: WorkItem, topic: str, headers: list[tuple[str, bytes | None]]
-    ) -> None:
-        record = item.record
-        await self._producer.send_and_wait(
-            topic, value=record.value, key=record.key, headers=headers
-        )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
+from aiokafkawire.errors import IllegalState
 from aiokafkawire.records import Record
+from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.serialization import Deserializer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.batch_policy import BatchPolicy
+from aiokafkawire.worker.outputs import AttemptOutput
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
@@ -39,10 +42,18 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
         attempt: Number of this attempt; 1 for the first.
     """
 
-    __slots__ = ("_item", "attempt", "key", "record", "value")
+    __slots__ = ("_item", "_output", "attempt", "key", "record", "value")
 
-    def __init__(self, item: WorkItem, record: Record, key: _KeyT, value: _ValueT) -> None:
+    def __init__(
+        self,
+        item: WorkItem,
+        record: Record,
+        key: _KeyT,
+        value: _ValueT,
+        output: AttemptOutput | None = None,
+    ) -> None:
         self._item = item
+        self._output = output
         self.record = record
         self.key = key
         self.value = value
@@ -88,6 +99,42 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
     def is_lost(self) -> bool:
         """True if the partition was revoked or lost; another member may process the record."""
         return self._item.partition.is_fenced
+
+    def send(  # noqa: PLR0917 - a record's parts in their usual order
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, Buffer | None]] | None = None,
+    ) -> None:
+        """Write a record in the transaction that commits the offset of this one.
+
+        The record is written after the handler has returned; if the handler raises, it is not. Does
+        not block, so that handlers in threads may call it too.
+
+        Args:
+            topic: Name of the topic.
+            value: Value, bytes-like; None is a tombstone.
+            key: Key, bytes-like.
+            partition: Partition number. By default the key decides, as in `Producer.send`.
+            timestamp_ms: Milliseconds since 1970; defaults to the time of the transaction.
+            headers: Pairs of name and bytes-like value or None.
+
+        Raises:
+            IllegalState: The worker has no `processing_guarantee="exactly_once_v2"`, or the attempt
+                has ended.
+            RecordTooLarge: The record is larger than `max_request_size_bytes`.
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
+        if self._output is None:
+            raise IllegalState(
+                "send() needs Worker(processing_guarantee='exactly_once_v2'); otherwise use a"
+                " Producer in the handler"
+            )
+        self._output.send(self.record, topic, value, key, partition, timestamp_ms, headers)
 
 
 class OrderedRecords(NamedTuple):
@@ -196,14 +243,16 @@ class RecordHandler:
             batch=None,
         )
 
-    async def decode(self, item: WorkItem, record: Record) -> WorkerRecord[Any, Any]:
+    async def decode(
+        self, item: WorkItem, record: Record, output: AttemptOutput | None
+    ) -> WorkerRecord[Any, Any]:
         """Return what the function gets."""
         key, value = record.key, record.value
         if key is not None and self.decode_key is not None:
             key = await _decoded(self.decode_key(key))
         if value is not None and self.decode_value is not None:
             value = await _decoded(self.decode_value(value))
-        return WorkerRecord(item, record, key, value)
+        return WorkerRecord(item, record, key, value, output)
 
 
 async def _decoded(value: Any) -> Any:

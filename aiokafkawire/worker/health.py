@@ -55,6 +55,11 @@ def check_health(session: WorkerSession) -> WorkerHealth:
     unwritten_s = now - min((copy.since for copy in session.scheduler.unwritten), default=now)
     if unwritten_s > limit_s:
         dead.append(f"failed records could not be written for {unwritten_s:.0f} s")
+    failing_since = session.committer.failing_since
+    if session.config.is_exactly_once and failing_since is not None:
+        failing_s = now - failing_since
+        if failing_s > limit_s:
+            dead.append(f"transactions have failed for {failing_s:.0f} s")
     drain_s = session.config.drain_timeout_ms / 1_000
     unpolled_s = now - session.polled_at
     if unpolled_s > limit_s + drain_s + POLL_TIMEOUT_MS / 1_000 and not session.ended.is_set():

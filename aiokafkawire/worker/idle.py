@@ -38,6 +38,7 @@ class _IdleWait:
         self._timeout_s = timeout_s
         self._deadline = self._clock.now() + timeout_s
         self._skip_delays = skip_delays
+        self._is_exactly_once = session.config.is_exactly_once
 
     async def run(self) -> None:
         """Return when the worker is idle or has ended."""
@@ -58,9 +59,12 @@ class _IdleWait:
 
     async def _has_caught_up(self) -> bool:
         """Return whether all records were fetched, and none can run before its delay has passed."""
+        if self._is_exactly_once and not self._scheduler.is_busy:
+            await self._session.committer.commit()  # it writes retries
         if not self._is_quiet():
             return False
-        consumer, assigned = self._session.consumer, self._session.consumer.assignment()
+        consumer = self._session.clients.consumer
+        assigned = consumer.assignment()
         # Nothing is fetched from these before a delayed record is done.
         full = {work.tp for work in self._scheduler.partitions if work.is_paused}
         if full and self._scheduler.next_due is None:
@@ -78,7 +82,9 @@ class _IdleWait:
         return self._is_quiet() and consumer.assignment() == assigned
 
     def _is_quiet(self) -> bool:
-        return self._session.has_been_assigned and not self._scheduler.is_busy
+        if not self._session.has_been_assigned or self._scheduler.is_busy:
+            return False
+        return not (self._is_exactly_once and self._scheduler.offsets_to_commit())
 
     async def _pass_delay(self) -> None:
         """Let the next delayed record, or the next batch, become due."""

@@ -40,8 +40,8 @@ def collect_metrics(session: WorkerSession) -> dict[str, dict[str, int | float]]
     """Return the metrics of a worker, its consumer and its producer, by prefix."""
     metrics = {"kafka_worker_": worker_metrics(session)}
     for prefix, client in (
-        ("kafka_consumer_", session.consumer),
-        ("kafka_producer_", session.producer),
+        ("kafka_consumer_", session.clients.consumer),
+        ("kafka_producer_", session.clients.producer),
     ):
         with suppress(KafkaError):  # the client has failed, or is closed while the worker stops
             metrics[prefix] = client.metrics()

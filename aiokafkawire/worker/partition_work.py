@@ -11,6 +11,7 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
+from aiokafkawire.worker.outputs import FinishedRecord
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
 __all__ = (
@@ -208,6 +209,7 @@ class PartitionWork:
 
     Attributes:
         batch: Records that wait until they are a batch.
+        uncommitted: Finished records with output that no transaction has committed, by offset.
         previous: Work of the former assignment while its records still run: no record starts
             before they have ended.
     """
@@ -223,6 +225,7 @@ class PartitionWork:
         "size",
         "state",
         "tp",
+        "uncommitted",
         "waiting",
     )
 
@@ -235,6 +238,7 @@ class PartitionWork:
         self.state = PartitionWorkState.ACTIVE
         self.offsets = OffsetTracker()
         self.batch: CollectedBatch | None = None
+        self.uncommitted: dict[int, FinishedRecord] = {}
         self.ready: deque[WorkItem] = deque()
         self.waiting: dict[Hashable, deque[WorkItem]] = {}
         self.running: dict[WorkItem, None] = {}  # in the order in which they were taken

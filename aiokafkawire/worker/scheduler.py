@@ -28,6 +28,7 @@ from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.handlers import RecordHandler
+from aiokafkawire.worker.outputs import FinishedRecord
 from aiokafkawire.worker.partition_work import (
     RESUME_SHARE,
     Budget,
@@ -37,6 +38,7 @@ from aiokafkawire.worker.partition_work import (
     UnwrittenCopy,
     WorkItem,
 )
+from aiokafkawire.worker.transaction_content import TransactionContent
 
 __all__ = ("Pauses", "Scheduler")
 
@@ -402,6 +404,52 @@ class Scheduler:
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].offsets.committed = offset
+
+    # --- transactions ---
+
+    def add_output(self, work: PartitionWork, finished: FinishedRecord) -> None:
+        """Keep the output of a record until a transaction commits it with the record's offset."""
+        if work.is_fenced:
+            return
+        replaced = work.uncommitted.get(finished.record.offset)
+        size = finished.size - (0 if replaced is None else replaced.size)
+        work.uncommitted[finished.record.offset] = finished
+        work.size += size
+        work.budget.size += size
+
+    def next_transaction(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> TransactionContent:
+        """Return the offsets that changed, and the output of the records before them.
+
+        Output of records behind an unfinished one waits: these records are processed again after a
+        crash.
+
+        Args:
+            partitions: Defaults to all assigned partitions.
+        """
+        content = TransactionContent()
+        for tp, offset in self.offsets_to_commit(partitions).items():
+            work = self._partitions[tp]
+            content.offsets[tp] = offset
+            content.works.append(work)
+            content.finished += [
+                (work, finished)
+                for finished in work.uncommitted.values()
+                if finished.record.offset < offset.offset
+            ]
+        return content
+
+    def finish_transaction(self, content: TransactionContent) -> None:
+        """Record that a transaction is committed."""
+        for work in content.works:
+            if not work.is_fenced:
+                work.offsets.committed = content.offsets[work.tp]
+        for work, finished in content.finished:
+            if not work.is_fenced:
+                del work.uncommitted[finished.record.offset]
+                work.size -= finished.size
+                work.budget.size -= finished.size
 
     def may_resume(self, item: WorkItem) -> bool:
         """Return whether `update_pauses` may find a partition to resume after a record."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 
 import anyio
 
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.consumer import RebalanceListener
-from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, KafkaError, ProducerFenced
 from aiokafkawire.logs import count_partitions, log_fields
 from aiokafkawire.runtime import (
     Runtime,
     Session,
     Supervisor,
-    with_runtime,
 )
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.circuit_breaker import CircuitBreaker
 from aiokafkawire.worker.client_options import ClientOptionSets
+from aiokafkawire.worker.clients import WorkerClients
 from aiokafkawire.worker.committer import Committer
 from aiokafkawire.worker.executor import Executor
 from aiokafkawire.worker.executor_pool import ExecutorPool
@@ -31,7 +32,10 @@ from aiokafkawire.worker.failed_records import (
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.health_server import HealthServer
 from aiokafkawire.worker.intake import RecordIntake
+from aiokafkawire.worker.outputs import FinishedRecord
+from aiokafkawire.worker.partition_work import PartitionWork
 from aiokafkawire.worker.scheduler import Scheduler
+from aiokafkawire.worker.transaction_committer import TransactionCommitter
 
 __all__ = ("WorkerSession",)
 
@@ -73,21 +77,21 @@ class WorkerSession(Session, RebalanceListener):
             max_bytes=config.max_buffered_bytes,
             retry_topics=retry_topics(config.group, handlers),
         )
-        self.consumer = with_runtime(options.make_consumer(config), runtime)
-        self.producer = with_runtime(options.make_producer(), runtime)
+        self.clients = WorkerClients(config, options, runtime)
         self._supervisor = supervisor
         fields = supervisor.fields
-        self.committer = Committer(self.consumer, self.scheduler, runtime.clock, fields)
-        writer = FailedRecordWriter(config, self.producer, runtime.clock, fields)
+        writer = FailedRecordWriter(config, self.clients.producer, runtime.clock, fields)
         executor = Executor(
             self.scheduler,
             writer,
             runtime,
             threads=config.threads,
             stop_on_failure=config.on_exhausted == "stop",
+            max_output_bytes=self.clients.max_output_bytes,
             fields=fields,
             hooks=supervisor.hooks,
         )
+        self.committer = self._make_committer()
         self._intake = RecordIntake(config.group, handlers, self.scheduler, runtime.clock)
         self._pool = ExecutorPool(
             self.scheduler,
@@ -100,6 +104,19 @@ class WorkerSession(Session, RebalanceListener):
         )
         self.polled_at = runtime.clock.now()
 
+    def _make_committer(self) -> Committer:
+        clients, clock, fields = self.clients, self.runtime.clock, self._supervisor.fields
+        if not self.config.is_exactly_once:
+            return Committer(clients.consumer, self.scheduler, clock, fields)
+        return TransactionCommitter(
+            clients.consumer,
+            self.scheduler,
+            clock,
+            fields,
+            producer=clients.producer,
+            refuse=self._on_output_refused,
+        )
+
     # --- start and stop ---
 
     @property
@@ -107,19 +124,18 @@ class WorkerSession(Session, RebalanceListener):
         """The executor, which counts records and attempts."""
         return self._pool.executor
 
-    async def start(self, options: ClientOptionSets) -> None:
+    async def start(self) -> None:
         """Start the clients and the tasks, and create topics.
 
         Without `connect_on_start`, return at once and connect in the background.
         """
         try:
-            await self.producer.start()
-            await self.consumer.start()
+            await self.clients.start()
             if self.config.connect_on_start:
-                await self._subscribe(options)
+                await self._subscribe()
                 self._poll_task = self._supervisor.spawn(self._poll, name="poll")
             else:
-                self._poll_task = self._supervisor.spawn(self._connect, options, name="connect")
+                self._poll_task = self._supervisor.spawn(self._connect, name="connect")
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._stop_clients()
@@ -128,22 +144,24 @@ class WorkerSession(Session, RebalanceListener):
         interval_s = self.config.commit_interval_ms / 1_000
         self._supervisor.spawn(self.committer.commit_periodically, interval_s, name="commit")
 
-    async def _subscribe(self, options: ClientOptionSets) -> None:
+    async def _subscribe(self) -> None:
         """Create the topics that are missing, and subscribe."""
+        if self.config.is_exactly_once:
+            await self.clients.require_group_metadata(next(iter(self._intake.topics)))
         if self.config.create_topics:
             writes_letters = self.config.on_exhausted == "dead_letter"
             letters = [self.config.dead_letters] if writes_letters else []
-            async with with_runtime(options.make_admin(), self.runtime) as admin:
+            async with self.clients.make_admin() as admin:
                 await ensure_topics(admin, [*self._intake.retry_topics, *letters])
-        self._intake.add_existing_topics(await self.consumer.topics())
-        self.consumer.subscribe(self._intake.topics, listener=self)
+        self._intake.add_existing_topics(await self.clients.consumer.topics())
+        self.clients.consumer.subscribe(self._intake.topics, listener=self)
 
-    async def _connect(self, options: ClientOptionSets) -> None:
+    async def _connect(self) -> None:
         """Subscribe when a broker can be reached, and poll."""
         while True:
             self.polled_at = self.runtime.clock.now()
             try:
-                await self._subscribe(options)
+                await self._subscribe()
                 break
             except KafkaError as error:
                 if not error.retriable:
@@ -173,21 +191,18 @@ class WorkerSession(Session, RebalanceListener):
             assigned = [work.tp for work in self.scheduler.partitions]
             await self._drain(assigned, drain_deadline)
             await self.committer.commit(assigned)
-            self.scheduler.remove(assigned)
             self.executor.abandon_threads()
         finally:
+            self.scheduler.remove([work.tp for work in self.scheduler.partitions])
             limit = self.runtime.clock.now() + self.config.close_timeout_ms / 1_000
             with anyio.CancelScope(shield=True, deadline=limit):
                 await self._stop_clients()
 
     async def _stop_clients(self) -> None:
         try:
-            await self.consumer.stop()
+            await self.clients.stop()
         finally:
-            try:
-                await self.producer.stop()
-            finally:
-                await self.close_health_server()
+            await self.close_health_server()
 
     async def close_health_server(self) -> None:
         """Stop to answer probes."""
@@ -206,9 +221,7 @@ class WorkerSession(Session, RebalanceListener):
     def on_tasks_cancelled(self, error: ClientClosed) -> None:
         self.end(error)
         self.executor.abandon_threads()
-        # Nobody closes them: their tasks keep references to them.
-        for client in (self.consumer, self.producer):
-            client._lifecycle.abort(error)
+        self.clients.abort(error)
 
     def is_executor(self, task: object) -> bool:
         """Return whether a task runs handlers."""
@@ -220,7 +233,9 @@ class WorkerSession(Session, RebalanceListener):
         try:
             while True:
                 self._update_pauses()
-                batches = await self.consumer.getmany(timeout_ms=POLL_TIMEOUT_MS)
+                if self._producer_failure is not None:
+                    await self._replace_producer(self._producer_failure)
+                batches = await self.clients.consumer.getmany(timeout_ms=POLL_TIMEOUT_MS)
                 self.polled_at = self.runtime.clock.now()
                 for tp, records in batches.items():
                     self._intake.add(tp, records)
@@ -229,15 +244,78 @@ class WorkerSession(Session, RebalanceListener):
         except Exception as error:
             self.end(error)
 
+    # --- transactions ---
+
+    def _on_output_refused(
+        self, work: PartitionWork, finished: FinishedRecord, error: KafkaError
+    ) -> None:
+        if self.config.on_exhausted == "stop" and finished.failed is None:
+            self.end(error)
+        else:
+            self.executor.replace_refused(work, finished, error)
+
+    @property
+    def _producer_failure(self) -> KafkaError | None:
+        committer = self.committer
+        return committer.producer_failure if isinstance(committer, TransactionCommitter) else None
+
+    async def _replace_producer(self, failure: KafkaError) -> None:
+        """Read again from the committed offsets, with a new producer.
+
+        It is not known here what the coordinator did with the last transaction of a fenced
+        producer. The group coordinator returns the offsets after that transaction has ended.
+
+        Raises:
+            KafkaError: The failure, if a new producer would fail in the same way.
+        """
+        if self.clients.has_fixed_transactional_id or not isinstance(failure, ProducerFenced):
+            raise failure
+        logger.warning(
+            "Group %s: transactions are fenced; reading again from the committed offsets: %s",
+            self.config.group_id,
+            failure,
+            extra=log_fields(self._supervisor.fields, error=failure),
+        )
+        for work in list(self.scheduler.partitions):
+            self.scheduler.replace(work)
+        with suppress(KafkaError):
+            await self.clients.producer.stop()
+        producer = self.clients.replace_producer()
+        await self._repeat(producer.start)
+        await self._repeat(self.clients.consumer.seek_to_committed)
+        assert isinstance(self.committer, TransactionCommitter)
+        self.committer.producer, self.committer.producer_failure = producer, None
+
+    async def _repeat(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Make a call that succeeds when brokers can be reached."""
+        while True:
+            self.polled_at = self.runtime.clock.now()
+            try:
+                await call()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                logger.warning(
+                    "Group %s: transactions cannot be restarted; next try in %g s: %s",
+                    self.config.group_id,
+                    CONNECT_BACKOFF_S,
+                    error,
+                    extra=log_fields(self._supervisor.fields, error=error),
+                )
+            else:
+                return
+            await self.runtime.clock.sleep_until(self.runtime.clock.now() + CONNECT_BACKOFF_S)
+
     def _update_pauses(self) -> None:
         changed = self.scheduler.update_pauses()
         self._pool.wake()  # batches that cannot grow
         if not changed.pause and not changed.resume:
             return
         # Partitions may be lost before the listener is called.
-        owned = self.consumer.assignment()
-        self.consumer.pause(*owned.intersection(changed.pause))
-        self.consumer.resume(*owned.intersection(changed.resume))
+        consumer = self.clients.consumer
+        owned = consumer.assignment()
+        consumer.pause(*owned.intersection(changed.pause))
+        consumer.resume(*owned.intersection(changed.resume))
 
     # --- rebalances ---
 

@@ -115,7 +115,7 @@ class Worker(BaseClient[WorkerSession]):
         )
         # Wrong options are errors of the constructor.
         self._option_sets.make_consumer(self.config)
-        self._option_sets.make_producer()
+        self._option_sets.make_producer(self.config)
         super().__init__(
             "worker",
             client_label("Worker", self.config, self.config.group_id),
@@ -377,7 +377,7 @@ class Worker(BaseClient[WorkerSession]):
         if self.config.health_port is not None:
             self.health_address = await self._serve_health(session, runtime, supervisor)
         try:
-            await session.start(self._option_sets)
+            await session.start()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await session.close_health_server()

@@ -92,7 +92,7 @@ async def test_failures_of_lost_partitions_are_ignored(servers: Any, batch: Any)
         async with worker:
             await until(lambda: calls == 2)
             session = worker._lifecycle.require_session()
-            await session.on_partitions_revoked(session.consumer.assignment())
+            await session.on_partitions_revoked(session.clients.consumer.assignment())
             go.set()
             await anyio.sleep(0.2)
             assert (calls, worker.metrics()["records_dead_total"]) == (2, 0)

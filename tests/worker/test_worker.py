@@ -159,7 +159,7 @@ async def test_a_handler_that_hangs_is_reported_while_the_member_stays(broker: B
             assert response.startswith(b"HTTP/1.1 503 ")
             assert b"process has been processing orders-0 offset 0" in response
             assert worker._lifecycle.session is not None
-            assert TP in worker._lifecycle.session.consumer.assignment()
+            assert TP in worker._lifecycle.session.clients.consumer.assignment()
     assert not worker.health().is_alive
     assert await committed(broker) in {None, 0}
 
@@ -312,7 +312,7 @@ async def test_metrics_are_served_while_the_worker_stops(broker: Broker):
     async with worker:
         running = worker._lifecycle.session
         assert running is not None
-        await running.producer.stop()
+        await running.clients.producer.stop()
         assert collect_metrics(running).keys() == {"kafka_worker_", "kafka_consumer_"}
 
 
@@ -320,7 +320,7 @@ async def test_metrics_are_served_while_the_worker_stops(broker: Broker):
     ("options", "text"),
     [
         ({"producer_options": {"acks": 1}}, "needs acks='all'"),
-        ({"producer_options": {"transactional_id": "t"}}, "no transactional_id"),
+        ({"producer_options": {"transactional_id": "t"}}, "exactly_once_v2"),
         ({"producer_options": {"value_serializer": str}}, "takes no value_serializer"),
         ({"consumer_options": {"key_deserializer": str}}, "takes no key_deserializer"),
         ({"consumer_options": {"enable_auto_commit": True}}, "sets enable_auto_commit itself"),

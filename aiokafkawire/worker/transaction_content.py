@@ -1,0 +1,31 @@
+"""Content of a transaction of a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.worker.outputs import FinishedRecord
+from aiokafkawire.worker.partition_work import PartitionWork
+
+__all__ = ("TransactionContent",)
+
+
+@dataclass(slots=True)
+class TransactionContent:
+    """Offsets, and the output of the records before them.
+
+    Attributes:
+        offsets: Offsets to commit.
+        works: The work of these partitions.
+        finished: Finished records with output.
+    """
+
+    offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    works: list[PartitionWork] = field(default_factory=list)
+    finished: list[tuple[PartitionWork, FinishedRecord]] = field(default_factory=list)
+
+    @property
+    def is_fenced(self) -> bool:
+        """True if a partition was revoked or lost: another member may process its records."""
+        return any(work.is_fenced for work in self.works)

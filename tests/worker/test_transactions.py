@@ -1,0 +1,357 @@
+"""The worker with `processing_guarantee="exactly_once_v2"` on the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import (
+    IllegalState,
+    ProducerFenced,
+    UnknownTopic,
+    UnsupportedVersion,
+)
+from aiokafkawire.producer import Producer
+from aiokafkawire.testing import Answer, ApiKey, Delay, Drop, ErrorCode
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker import BatchPolicy, FailedAt, RetryPolicy, Worker
+from aiokafkawire.worker import Drop as DropRecord
+
+ORDERS = TopicPartition("orders", 0)
+ALL_BILLS: list[bytes | None] = [b"bill %d" % number for number in range(5)]
+
+
+@pytest.fixture
+async def broker() -> Any:
+    async with Broker() as broker:
+        for topic in ("orders", "bills", "billing.dead"):
+            await broker.create_topic(topic, partitions=1)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(5):
+                await producer.send_and_wait("orders", b"%d" % number, key=b"k%d" % (number % 2))
+        yield broker
+
+
+def make_worker(broker: Broker, **options: Any) -> Worker:
+    return Worker(
+        bootstrap_servers=broker.bootstrap_servers,
+        **(
+            {
+                "group_id": "billing",
+                "processing_guarantee": "exactly_once_v2",
+                "commit_interval_ms": 50,
+                "drain_timeout_ms": 2_000,
+            }
+            | options
+        ),
+    )
+
+
+def billing_worker(broker: Broker, **options: Any) -> Worker:
+    worker = make_worker(broker, **options)
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        record.send("bills", b"bill " + record.value, key=record.key)
+
+    return worker
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - nothing says when
+        await anyio.sleep(0.01)
+
+
+def transactional_id(worker: Worker) -> str:
+    session = worker._lifecycle.open_session
+    assert session is not None
+    return session.clients.producer.config.transactional_id or ""
+
+
+async def fence(broker: Broker, transactional_id: str) -> None:
+    async with Producer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id
+    ):
+        pass
+
+
+async def values(
+    broker: Broker, topic: str, level: Literal["read_committed", "read_uncommitted"]
+) -> list[bytes | None]:
+    tp = TopicPartition(topic, 0)
+    async with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, isolation_level=level
+    ) as consumer:
+        consumer.assign([tp])
+        await consumer.seek_to_beginning()
+        found: list[bytes | None] = []
+        end = (await consumer.end_offsets(tp))[tp]
+        while await consumer.position(tp) < end:
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                found += [record.value for record in records]
+        return found
+
+
+async def committed(broker: Broker) -> int | None:
+    async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="billing") as consumer:
+        found = (await consumer.committed(ORDERS))[ORDERS]
+    return None if found is None else found.offset
+
+
+async def until_committed(broker: Broker, offset: int) -> None:
+    while await committed(broker) != offset:  # noqa: ASYNC110 - nothing says when
+        await anyio.sleep(0.05)
+
+
+async def test_output_and_offsets_are_committed_together(broker: Broker):
+    with anyio.fail_after(20):
+        results = await billing_worker(broker).run_until_idle()
+    assert len(results.processed) == 5
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+    assert await committed(broker) == 5
+
+
+async def test_output_between_a_write_and_a_crash_is_seen_once(broker: Broker):
+    unended = broker.on(ApiKey.END_TXN, Drop())
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            crashed = billing_worker(
+                broker, close_timeout_ms=100, producer_options={"transaction_timeout_ms": 1_000}
+            )
+            tasks.start_soon(crashed.run)
+            await until(lambda: unended.hits > 0)
+            tasks.cancel_scope.cancel()
+        unended.remove()
+        await billing_worker(broker).run_until_idle()
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+    assert await values(broker, "bills", "read_uncommitted") == ALL_BILLS * 2
+    assert await committed(broker) == 5
+
+
+async def test_an_aborted_transaction_is_repeated_without_the_handlers(broker: Broker):
+    broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION), times=2)
+    worker = billing_worker(broker)
+    with anyio.fail_after(20):
+        results = await worker.run_until_idle()
+    assert len(results.processed) == 5
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+async def test_the_outcome_of_a_commit_is_awaited(broker: Broker, is_carried_out: bool):
+    broker.on(ApiKey.END_TXN, Drop(carried_out=is_carried_out), times=1)
+    worker = billing_worker(
+        broker, producer_options={"max_block_ms": 300, "request_timeout_ms": 1_000}
+    )
+    with anyio.fail_after(20):
+        results = await worker.run_until_idle()
+    assert len(results.processed) == 5
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+
+
+async def test_output_of_failed_attempts_is_not_written(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on("orders", retries=RetryPolicy(attempts=2, backoff_ms=0))
+    def bill(record: Any) -> None:  # in a thread
+        record.send("bills", b"%s, attempt %d" % (record.value, record.attempt))
+        if record.offset == 1 and record.attempt == 1:
+            raise ConnectionError
+        if record.offset == 2:
+            raise DropRecord
+        if record.offset == 3:
+            raise ValueError("broken")
+
+    with anyio.fail_after(20):
+        await worker.run_until_idle()
+    bills = await values(broker, "bills", "read_uncommitted")
+    assert bills == [b"0, attempt 1", b"1, attempt 2", b"4, attempt 1"]
+    assert await values(broker, "billing.dead", "read_committed") == [b"3"]
+
+
+async def test_retries_and_dead_letters_are_written_once(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1, delays_ms=(60_000,)))
+    async def bill(record: Any) -> None:
+        if record.value == b"3" or (record.value == b"1" and record.attempt == 1):
+            raise ConnectionError
+
+    broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION), times=1)
+    with anyio.fail_after(20):
+        results = await worker.run_until_idle()
+    assert await values(broker, "billing.retry.1m", "read_committed") == [b"1", b"3"]
+    assert await values(broker, "billing.dead", "read_committed") == [b"3"]
+    assert results.processed.values() == [b"0", b"2", b"4", b"1"]
+
+
+async def test_output_behind_an_unfinished_record_waits(broker: Broker):
+    worker, go = make_worker(broker), anyio.Event()
+    handled: list[int] = []
+
+    @worker.on("orders", order_by="key")
+    async def bill(record: Any) -> None:
+        record.send("bills", b"bill " + record.value)
+        if record.offset == 1:  # 3 has the same key
+            await go.wait()
+        handled.append(record.offset)
+
+    with anyio.fail_after(20):
+        async with worker:
+            await until(lambda: len(handled) == 3)
+            await until_committed(broker, 1)
+            assert await values(broker, "bills", "read_uncommitted") == [b"bill 0"]
+            go.set()
+            await until(lambda: len(handled) == 5)
+    assert sorted(await values(broker, "bills", "read_committed")) == ALL_BILLS
+    assert handled == [0, 2, 4, 1, 3]
+
+
+async def test_batches_send_for_the_records_that_are_done(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on(
+        "orders", batch=BatchPolicy(max_records=5, max_wait_ms=0), retries=RetryPolicy(attempts=1)
+    )
+    async def bill(batch: Any) -> None:
+        for index, record in enumerate(batch):
+            record.send("bills", b"bill " + record.value)
+            if record.offset == 2:
+                raise FailedAt(index) from ValueError("broken")
+
+    with anyio.fail_after(20):
+        await worker.run_until_idle()
+    bills = await values(broker, "bills", "read_uncommitted")
+    assert bills == [b"bill 0", b"bill 1", b"bill 3", b"bill 4"]
+    assert await values(broker, "billing.dead", "read_committed") == [b"2"]
+
+
+async def test_a_single_record_that_fails_like_a_batch_has_failed(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    async def bill(record: Any) -> None:
+        record.send("bills", b"bill " + record.value)
+        if record.offset == 1:
+            raise FailedAt(2)
+
+    with anyio.fail_after(20):
+        results = await worker.run_until_idle()
+    assert results.dead.values() == [b"1"]
+    bills = await values(broker, "bills", "read_committed")
+    assert bills == [b"bill 0", b"bill 2", b"bill 3", b"bill 4"]
+
+
+async def test_refused_output_makes_a_dead_letter(broker: Broker):
+    await broker.create_topic("small", partitions=1, configs={"max.message.bytes": "1000"})
+    worker = make_worker(broker, producer_options={"max_block_ms": 500})
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        if record.offset == 1:
+            record.send("bills", b"bill", partition=7)
+        elif record.offset == 3:
+            record.send("small", bytes(2_000))
+        else:
+            record.send("bills", b"bill " + record.value)
+
+    with anyio.fail_after(20):
+        results = await worker.run_until_idle()
+    assert results.dead.values() == [b"1", b"3"]
+    assert {result.reason for result in results.dead} == {"its output is refused"}
+    bills = await values(broker, "bills", "read_committed")
+    assert bills == [b"bill 0", b"bill 2", b"bill 4"]
+    assert await values(broker, "billing.dead", "read_committed") == [b"1", b"3"]
+
+
+async def test_refused_output_stops_a_worker_without_dead_letters(broker: Broker):
+    worker = make_worker(broker, on_exhausted="stop", producer_options={"max_block_ms": 300})
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        record.send("bills", b"bill", partition=7 if record.offset == 1 else 0)
+
+    with anyio.fail_after(20), pytest.raises(UnknownTopic):
+        await worker.run()
+    assert await committed(broker) is None
+
+
+# --- fenced producers and lost partitions ---
+
+
+async def test_a_fenced_worker_reads_again_from_the_committed_offsets(broker: Broker):
+    worker = billing_worker(broker)
+    with anyio.fail_after(20):
+        async with worker:
+            await until_committed(broker, 5)
+            await fence(broker, transactional_id(worker))
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                await producer.send_and_wait("orders", b"5")
+            await until_committed(broker, 6)
+    assert await values(broker, "bills", "read_committed") == [*ALL_BILLS, b"bill 5"]
+
+
+async def test_a_worker_with_the_id_of_another_one_stops(broker: Broker):
+    worker = billing_worker(broker, producer_options={"transactional_id": "billing-0"})
+
+    async def run_until_fenced() -> None:
+        async with worker:
+            await until_committed(broker, 5)
+            await fence(broker, "billing-0")
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                await producer.send_and_wait("orders", b"5")
+            await until(lambda: not worker.health().is_alive)
+
+    with anyio.fail_after(20), pytest.raises(ProducerFenced):
+        await run_until_fenced()
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+
+
+async def test_results_of_a_lost_partition_are_not_committed(broker: Broker):
+    slow = broker.on(ApiKey.TXN_OFFSET_COMMIT, Delay(0.5))
+    worker = billing_worker(broker, consumer_options={"heartbeat_interval_ms": 50})
+    with anyio.fail_after(30):
+        async with worker:
+            await until(lambda: slow.hits > 0)
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
+            slow.remove()
+            await until_committed(broker, 5)
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+
+
+# --- wrong use ---
+
+
+async def test_brokers_before_2_5_are_refused():
+    async with Broker(as_of="2.4") as broker:
+        worker = billing_worker(broker)
+        with anyio.fail_after(20), pytest.raises(UnsupportedVersion, match=r"needs Kafka 2\.5"):
+            await worker.run()
+
+
+async def test_send_needs_transactions_and_an_attempt(broker: Broker):
+    worker = make_worker(broker, processing_guarantee="at_least_once")
+    errors: list[str] = []
+    kept: list[Any] = []
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        try:
+            record.send("bills", b"")
+        except IllegalState as error:
+            errors.append(str(error))
+
+    again = make_worker(broker, group_id="again")
+    again.on("orders")(kept.append)
+    with anyio.fail_after(20):
+        await worker.run_until_idle()
+        await again.run_until_idle()
+    assert len(errors) == 5
+    assert "exactly_once_v2" in errors[0]
+    with pytest.raises(IllegalState, match="has ended"):
+        kept[0].send("bills", b"")
