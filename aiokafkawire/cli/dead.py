@@ -138,7 +138,7 @@ def retry_command(
     """Send the dead letters of TOPIC to the topics of their origin, with the same key and value.
 
     The headers of the failure are removed. All groups that read these topics get the records. The
-    dead letters stay: delete them with `drop`, or a second call sends them again.
+    dead letters stay: delete them with `drop --through`, or a second call sends them again.
     """
     if offset is not None:
         _parse_partition(topic)
@@ -192,6 +192,7 @@ def retry_command(
 def drop_command(admin: AdminCommand, *, change: Changing, through: int | None, topic: str) -> int:
     """Delete the dead letters of TOPIC from the oldest one on. This cannot be undone.
 
+    After `retry`, give --through: without it, those are deleted too that came after the retry.
     Needs Kafka 0.11 or later.
     """
     if through is not None:

@@ -23,7 +23,7 @@ from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
 from aiokafkawire.worker.outputs import AttemptOutput, FinishedRecord
-from aiokafkawire.worker.partition_work import PartitionWork, UnwrittenCopy, WorkItem
+from aiokafkawire.worker.partition_work import BatchFailure, PartitionWork, UnwrittenCopy, WorkItem
 from aiokafkawire.worker.process_observer import ProcessObserver
 from aiokafkawire.worker.results import RecordResult, WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
@@ -150,7 +150,7 @@ class Executor:
         observer = self._observer
         for _ in range(self._turn_limit()):
             item.started = self._runtime.clock.now()
-            is_split = item.handler.batch is None or item.batch_attempts
+            is_split = item.handler.batch is None or item.batch_failure is not None
             number = 1 if is_split else item.remaining
             try:
                 if observer is None:
@@ -350,7 +350,7 @@ class Executor:
                     self.results.dropped += record_results(item, reason=reason)
                 return self._scheduler.finish_records(item)
             case SplitBatch():
-                item.batch_attempts = item.attempts
+                item.batch_failure = BatchFailure(item.attempts, item.first_failure_ms)
                 item.forget_failures()
                 if item.partition.is_active:
                     return True

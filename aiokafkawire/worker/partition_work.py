@@ -16,6 +16,7 @@ from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
 __all__ = (
     "RESUME_SHARE",
+    "BatchFailure",
     "Budget",
     "CollectedBatch",
     "PartitionWork",
@@ -54,6 +55,13 @@ class UnwrittenCopy(NamedTuple):
     since: float
 
 
+class BatchFailure(NamedTuple):
+    """Failed attempts of a batch, and the wall-clock time of the first one."""
+
+    attempts: int
+    first_failure_ms: int
+
+
 class WorkItem:
     """Records of a partition that are processed one after the other, by one task at a time.
 
@@ -72,7 +80,7 @@ class WorkItem:
         earlier_attempts: Failed attempts before the record was written to its retry topic, or
             in its batch.
         tier: Retry topics that the record has passed.
-        batch_attempts: Failed attempts of a batch whose records are now tried one by one; else 0.
+        batch_failure: Failure of the batch whose records are now tried one by one; else None.
         first_failure_ms: Wall-clock time of the first failure; None if there was none.
         error: Exception of the last attempt.
         unwritten: Write of a copy of the record that has not succeeded yet.
@@ -80,7 +88,7 @@ class WorkItem:
 
     __slots__ = (
         "attempts",
-        "batch_attempts",
+        "batch_failure",
         "due",
         "earlier_attempts",
         "error",
@@ -111,7 +119,7 @@ class WorkItem:
         self.size = records_size(records)
         self.due: float | None = None
         self.started = 0.0
-        self.batch_attempts = 0
+        self.batch_failure: BatchFailure | None = None
         self.forget_failures()
 
     @property
@@ -142,9 +150,10 @@ class WorkItem:
 
     def forget_failures(self) -> None:
         """Reset what is known about the attempts of the first unfinished record."""
-        self.attempts = self.tier = 0
-        self.earlier_attempts = self.batch_attempts
+        self.attempts = self.tier = self.earlier_attempts = 0
         self.first_failure_ms: int | None = None
+        if self.batch_failure is not None:
+            self.earlier_attempts, self.first_failure_ms = self.batch_failure
         self.error: BaseException | None = None
         self.unwritten: UnwrittenCopy | None = None
 

@@ -156,6 +156,8 @@ class Scheduler:
         work.waiting.clear()
         if work.batch is not None:
             discarded += work.batch.size
+            # The batch stays among the collected ones until its wait is over.
+            work.batch.records = []
             work.batch = None
         delayed = [entry for entry in self._delayed if entry[2].partition is work]
         if delayed:

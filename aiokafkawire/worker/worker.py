@@ -12,7 +12,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig, WorkerConfig, WorkerOptions, make_config
 from aiokafkawire.connection import parse_api_version
-from aiokafkawire.errors import ClientClosed, IllegalState, KafkaError
+from aiokafkawire.errors import ClientClosed, IllegalState, InvalidOption, KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import (
     AT_ONCE,
@@ -34,6 +34,7 @@ from aiokafkawire.worker.handlers import OrderBy, RecordHandler
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
 from aiokafkawire.worker.health_server import HealthServer, format_metrics
 from aiokafkawire.worker.idle import wait_until_idle
+from aiokafkawire.worker.letters import retry_topic_delay
 from aiokafkawire.worker.metrics import collect_metrics, worker_metrics
 from aiokafkawire.worker.results import WorkerResults
 from aiokafkawire.worker.retry_policy import RetryPolicy
@@ -102,6 +103,11 @@ class Worker(BaseClient[WorkerSession]):
         """
         self.config = make_config(WorkerConfig, options)
         parse_api_version(self.config.api_version)
+        if retry_topic_delay(self.config.group, self.config.dead_letters) is not None:
+            raise InvalidOption(
+                f"dead_letter_topic {self.config.dead_letters!r} is named like a retry topic, whose"
+                " records the worker would process"
+            )
         common = {field.name for field in dataclasses.fields(ClientConfig)}
         self._arguments = {
             "consumer_options": consumer_options,

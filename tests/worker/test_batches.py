@@ -115,6 +115,23 @@ async def test_records_of_an_exhausted_batch_are_tried_one_by_one(test: BatchTes
     assert [result.attempts for result in results.processed] == [3, 3]
 
 
+async def test_the_age_of_records_counts_from_the_failure_of_their_batch(test: BatchTest):
+    worker = Worker(bootstrap_servers=test.servers, group_id="billing")
+    policy = RetryPolicy(attempts=1, delays_ms=(HOUR_MS,), max_age_ms=100)
+
+    @worker.on("orders", batch=TEN, retries=policy)
+    async def fail(batch: Any) -> None:
+        if len(batch) == 1:
+            await anyio.sleep(0.2)
+        raise ValueError
+
+    await test.send(*numbers(1, 2))
+    with anyio.fail_after(WITHIN_S):
+        results = await worker.run_until_idle()
+    assert results.delayed == []
+    assert results.dead.values() == numbers(1, 2)
+
+
 async def test_the_failed_record_of_a_batch_is_named(test: BatchTest):
     error = KeyError("customer")
     test.failures = [_failed_at(2, error), _failed_at(0, error), None]

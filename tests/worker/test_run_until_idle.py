@@ -15,7 +15,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.testing.simulation import World, with_runtime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import DeadLetter, Drop, Retry, RetryPolicy, Worker, WorkerResults
-from tests.worker.helpers import ignore
+from tests.worker.helpers import ignore, until
 
 WITHIN_S = 20.0
 BROKER_HOST = "10.0.0.1"
@@ -177,3 +177,21 @@ def test_delays_pass_in_virtual_time(backend: Any, is_async: bool):
     assert times[1] - times[0] == pytest.approx(60, abs=2)
     assert times[2] - times[1] == pytest.approx(600, abs=2)
     assert world.left_behind() == []
+
+
+async def test_a_retry_that_another_program_of_the_group_reads_becomes_a_dead_letter(
+    broker: Broker,
+):
+    """The topics of delays belong to the group: a program without the handler gets records too."""
+    policy = RetryPolicy(attempts=1, delays_ms=(60 * MINUTE_MS,))
+    first = make_worker(broker.bootstrap_servers)
+    register(first, {b"late": [ValueError()]}, retries=policy)
+    await send(broker, b"late")
+    async with first:
+        await until(lambda: first.metrics()["records_delayed_total"] == 1)
+    second = make_worker(broker.bootstrap_servers)
+    second.on("payments", retries=policy)(ignore)
+    results = await run(second)
+    assert results.processed == []
+    assert results.dead.values() == [b"late"]
+    assert results.dead[0].reason.startswith("no handler")

@@ -369,3 +369,10 @@ def test_collected_records_are_discarded_when_their_partition_drains():
     scheduler.release_due(10.0)
     assert scheduler.take(10.0) is None
     assert (work.size, scheduler.next_due) == (0, None)
+
+
+def test_discarded_batches_are_not_kept_until_their_wait_is_over():
+    scheduler = make_scheduler()
+    collect(scheduler, range(2), now=0.0)
+    scheduler.drain([TP])
+    assert not any(batch.records for _, _, batch in scheduler._collected)

@@ -326,6 +326,7 @@ async def test_metrics_are_served_while_the_worker_stops(broker: Broker):
         ({"consumer_options": {"enable_auto_commit": True}}, "sets enable_auto_commit itself"),
         ({"drain_timeout_ms": 300_000}, "must be below max_poll_interval_ms"),
         ({"dead_letter_topic": "not/valid"}, "dead_letter_topic"),
+        ({"dead_letter_topic": "billing.retry.5m"}, "is named like a retry topic"),
     ],
 )
 def test_options_with_which_records_could_be_lost_are_refused(options: dict[str, Any], text: str):
