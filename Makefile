@@ -25,7 +25,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-secure kafka test-brokers test-admin-releases kerberos test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs crowd share-run faults soak \
+.PHONY: help demo test test-secure kafka test-brokers test-admin-releases kerberos test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs crowd share-run worker-run faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -118,6 +118,9 @@ crowd: $(READY) ## 24 members join and leave on three real nodes, their coordina
 
 share-run: $(READY) ## Five members of a share group on three real nodes; members and nodes are killed (5 minutes)
 	$(BIN)/python -m verify.soak share
+
+worker-run: $(READY) ## Five workers on three real nodes, which fail, beside FastStream and aiokafka (15 minutes)
+	$(BIN)/python -m verify.soak worker
 
 faults: $(READY) ## Applications on three real nodes under faults (MINUTES=10, SEED=7)
 	@$(BIN)/python -m verify.soak.faults $(MINUTES:%=--minutes %) $(SEED:%=--seed %)

@@ -18,6 +18,7 @@ from verify.soak import proofs
 from verify.soak.chain import SHORT, chain, chain_without
 from verify.soak.proofs import Report
 from verify.soak.share_group import share_group
+from verify.soak.worker_group import worker_group
 
 PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "leader": proofs.leader_killed,
@@ -30,6 +31,8 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "coordinator-consumer": partial(proofs.coordinator_killed, strategy="consumer"),
     "coordinator-cooperative": partial(proofs.coordinator_killed, strategy="cooperative-sticky"),
     "share": share_group,
+    "worker": worker_group,
+    "worker-short": partial(worker_group, records=20_000),
     "chain": chain,
     "chain-without": chain_without,
     "chain-short": partial(chain, messages=20_000, fault_plan=SHORT),
@@ -40,6 +43,8 @@ APART = {
     "coordinator-consumer",
     "coordinator-cooperative",
     "share",
+    "worker",
+    "worker-short",
 }
 """Proofs that run if they are named."""
 ALL = [name for name in PROOFS if name not in APART]

@@ -6,7 +6,7 @@ They do no I/O, and are tested with wrong results.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -208,3 +208,54 @@ def check_accepted(history: Iterable[ShareEvent]) -> list[str]:
     if not again:
         return []
     return [f"{len(again)} delivered again after they were accepted: {_some(sorted(again))}"]
+
+
+class JobResult(NamedTuple):
+    """Results of records that are numbered from 0; the key of a number is its remainder.
+
+    Attributes:
+        records: Number of records.
+        done: Numbers that were processed, in the order of time.
+        failures: Failed attempts.
+        dead: Numbers in the dead letter topic.
+    """
+
+    records: int
+    done: Sequence[int]
+    failures: int
+    dead: frozenset[int]
+
+    @property
+    def missing(self) -> set[int]:
+        """Numbers that were neither processed nor written to the dead letter topic."""
+        return set(range(self.records)) - set(self.done) - self.dead
+
+
+def out_of_order(done: Iterable[int], keys: int) -> list[int]:
+    """Return the numbers that were first processed after a later number with the same key."""
+    seen: set[int] = set()
+    last: dict[int, int] = {}
+    found = []
+    for number in done:
+        if number in seen:
+            continue
+        seen.add(number)
+        key = number % keys
+        if number < last.get(key, number):
+            found.append(number)
+        else:
+            last[key] = number
+    return found
+
+
+def check_job(result: JobResult, is_poison: Callable[[int], bool], keys: int) -> list[str]:
+    """Check that all records were processed in the order of keys, and that poison alone is dead."""
+    problems = []
+    poison = {number for number in range(result.records) if is_poison(number)}
+    if missing := sorted(result.missing):
+        problems.append(f"{len(missing)} records were lost: {_some(missing)}")
+    if wrong := sorted(result.dead - poison):
+        problems.append(f"{len(wrong)} dead letters should have been processed: {_some(wrong)}")
+    if moved := out_of_order(result.done, keys):
+        problems.append(f"{len(moved)} records are out of order: {_some(moved)}")
+    return problems

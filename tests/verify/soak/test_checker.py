@@ -157,3 +157,24 @@ def test_an_accepted_record_that_comes_again_is_noticed() -> None:
 def test_spans_are_expanded() -> None:
     spans = [checker.Span(0, 1, 3), checker.Span(1, 5, 6)]
     assert checker.expand(spans) == {(0, 1), (0, 2), (1, 5)}
+
+
+def job_result(done: list[int], dead: set[int]) -> checker.JobResult:
+    return checker.JobResult(6, done, 0, frozenset(dead))
+
+
+@pytest.mark.parametrize(
+    ("done", "dead", "problem"),
+    [
+        ([0, 1, 2, 4, 5], {3}, None),
+        ([1, 0, 1, 2, 5, 4, 0], {3}, None),  # other keys, and once more
+        ([0, 1, 2, 4], {3}, "1 records were lost: 5"),
+        ([0, 1, 2, 5], {3, 4}, "1 dead letters should have been processed: 4"),
+        ([2, 0, 1, 4, 5], {3}, "1 records are out of order: 0"),
+    ],
+)
+def test_a_job_is_done_in_order_and_without_loss(
+    done: list[int], dead: set[int], problem: str | None
+) -> None:
+    found = checker.check_job(job_result(done, dead), lambda number: number == 3, keys=2)
+    assert found == ([] if problem is None else [problem])
