@@ -45,6 +45,11 @@ class WorkerConfig(ClientConfig):
     commit_interval_ms: int = number_option(
         1_000, 1, meaning="Interval between commits of finished records."
     )
+    commit_finished_records: bool = switch_option(
+        False,
+        "Also commit, as metadata of the offset, which records above it are finished. They are not"
+        " processed again after a crash or a rebalance.",
+    )
     max_buffered_records: int = number_option(
         1_000,
         1,
@@ -129,6 +134,11 @@ class WorkerConfig(ClientConfig):
             raise InvalidOption(
                 "group_id is missing: workers with the same group_id divide the work"
             )
+        if self.commit_finished_records and self.is_exactly_once:
+            raise InvalidOption(
+                "commit_finished_records: with processing_guarantee='exactly_once_v2' the output of"
+                " records above the committed offset is not written yet"
+            )
         try:
             require_topic_name(self.dead_letters)
         except ValueError as error:
@@ -144,6 +154,7 @@ class WorkerOptions(ClientOptions, total=False):
     threads: int
     drain_timeout_ms: int
     commit_interval_ms: int
+    commit_finished_records: bool
     max_buffered_records: int
     max_buffered_bytes: int
     stall_timeout_ms: int

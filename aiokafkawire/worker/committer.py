@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Collection, Mapping
 
 import anyio
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import CommitFailed, KafkaError
+from aiokafkawire.errors import BrokerError, CommitFailed, KafkaError
 from aiokafkawire.logs import count_partitions, log_fields
 from aiokafkawire.runtime import Clock
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode
+from aiokafkawire.worker.finished_records import decode_metadata
 from aiokafkawire.worker.scheduler import Scheduler
 
 __all__ = ("Committer",)
@@ -62,7 +65,7 @@ class Committer:
         if not offsets:
             return
         try:
-            await self._consumer.commit(offsets)
+            offsets = await self._send(offsets)
         except KafkaError as error:
             self._on_failure(error, offsets)
         else:
@@ -82,3 +85,52 @@ class Committer:
             error,
             extra=log_fields(self._fields, error=error),
         )
+
+    async def _send(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commit offsets, without metadata if it is too large; return what is committed."""
+        try:
+            await self._consumer.commit(offsets)
+        except BrokerError as error:
+            if error.code != ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise
+            logger.warning(
+                "Group %s: the broker's offset.metadata.max.bytes is too small to commit finished"
+                " records above the committed offset; they are processed again after a rebalance",
+                self._consumer.config.group_id,
+                extra=log_fields(self._fields, error=error),
+            )
+            self._scheduler.commits_finished = False
+            offsets = {
+                tp: dataclasses.replace(offset, metadata="") for tp, offset in offsets.items()
+            }
+            await self._consumer.commit(offsets)
+        return offsets
+
+    async def restore(self, partitions: Collection[TopicPartition]) -> None:
+        """Do not process records again that the last commit of new partitions names as finished.
+
+        Failures are logged: the records are processed again.
+        """
+        if not partitions or not self._scheduler.commits_finished:
+            return
+        # Partitions may be lost meanwhile.
+        trackers = {tp: self._scheduler.partition(tp).offsets for tp in partitions}
+        try:
+            committed = await self._consumer.committed(*partitions)
+        except KafkaError as error:
+            logger.warning(
+                "Group %s: the commits of %s cannot be read; finished records may be processed"
+                " again: %s",
+                self._consumer.config.group_id,
+                count_partitions(partitions),
+                error,
+                extra=log_fields(self._fields, error=error),
+            )
+            return
+        for tp, offset in committed.items():
+            if offset is not None:
+                finished = decode_metadata(offset.offset, offset.metadata)
+                if finished is not None:
+                    trackers[tp].restore(finished)

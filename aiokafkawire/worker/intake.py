@@ -90,17 +90,19 @@ class RecordIntake:
                 extra=log_fields(tp=tp, offset=first),
             )
             work = self._scheduler.replace(work)
-        work.offsets.add(records)
+        unfinished = work.offsets.add(records)
+        if not unfinished:
+            return
         retry = self._retry_topics.get(tp.topic)
         if retry is not None:
-            for record in records:
+            for record in unfinished:
                 self._scheduler.add(self._delayed_item(record, work, retry))
             return
         handler = self._handlers[tp.topic]
         if handler.batch is not None:
-            self._scheduler.collect(work, handler, records, self._clock.now())
+            self._scheduler.collect(work, handler, unfinished, self._clock.now())
             return
-        for key, group, error in handler.group(records):
+        for key, group, error in handler.group(unfinished):
             chosen = handler if error is None else handler.failing(error)
             self._scheduler.add(WorkItem(group, work, chosen, key))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from aiokafkawire.records import Record, Records
 from aiokafkawire.types import NO_LEADER_EPOCH, OffsetAndMetadata
+from aiokafkawire.worker.finished_records import FinishedRecords
 
 __all__ = ("OffsetTracker",)
 
@@ -26,7 +27,7 @@ class OffsetTracker:
         committed: The offset that was committed last; None if none was.
     """
 
-    __slots__ = ("_epochs", "_finished", "_next", "_pending", "committed")
+    __slots__ = ("_epochs", "_finished", "_next", "_pending", "_restored", "committed")
 
     def __init__(self) -> None:
         self.committed: OffsetAndMetadata | None = None
@@ -34,6 +35,7 @@ class OffsetTracker:
         self._finished: set[int] = set()  # records of `_pending` that are finished
         self._next: int | None = None  # after the last record
         self._epochs: deque[tuple[int, int]] = deque()  # first offset of each leader epoch
+        self._restored: FinishedRecords | None = None  # until all of them are fetched
 
     def __len__(self) -> int:
         """Return the number of records from the lowest unfinished one to the last one."""
@@ -43,13 +45,39 @@ class OffsetTracker:
         """Return whether an offset may be added: it is behind all records so far."""
         return self._next is None or self._next <= offset
 
-    def add(self, records: Sequence[Record]) -> None:
-        """Add fetched records."""
+    def restore(self, finished: FinishedRecords) -> None:
+        """Mark records as finished that will be fetched: the metadata of a commit names them."""
+        self._restored = finished
+
+    def add(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Add fetched records; return those that are not finished."""
         self._pending.extend(offsets_of(records))
         for record in (records[0], records[-1]):
             if not self._epochs or self._epochs[-1][1] != record.leader_epoch:
                 self._epochs.append((record.offset, record.leader_epoch))
         self._next = self._pending[-1] + 1
+        return records if self._restored is None else self._skip_finished(records, self._restored)
+
+    def _skip_finished(
+        self, records: Sequence[Record], restored: FinishedRecords
+    ) -> Sequence[Record]:
+        """Finish the added records that an earlier commit names; return the others."""
+        last = records[-1]
+        if (
+            records[0].offset < restored.offset  # the topic was created again
+            or last.leader_epoch > restored.leader_epoch
+            or last.offset >= restored.ranges[-1][1]
+        ):
+            self._restored = None
+        if records[0].offset < restored.offset:
+            return records
+        finished: list[Record] = []
+        unfinished: list[Record] = []
+        for record in records:
+            is_finished = restored.has(record.offset, record.leader_epoch)
+            (finished if is_finished else unfinished).append(record)
+        self.finish(finished)
+        return unfinished
 
     def finish(self, records: Sequence[Record]) -> None:
         """Mark records as finished."""
@@ -75,3 +103,27 @@ class OffsetTracker:
         # That of the record before `offset`, as the Java consumer commits it (KIP-320).
         epoch = epochs[0][1] if epochs[0][0] < offset else NO_LEADER_EPOCH
         return OffsetAndMetadata(offset, leader_epoch=epoch)
+
+    @property
+    def finished_records(self) -> FinishedRecords | None:
+        """The finished records above the committable offset; None before the first record."""
+        if self._next is None:
+            return None
+        ranges: list[tuple[int, int]] = []
+        is_in_range = False
+        for offset in self._pending:
+            # mutation: unfinished-record-named-as-finished
+            is_finished = offset in self._finished
+            if is_finished:
+                # Offsets without a record do not end a range.
+                first = ranges.pop()[0] if is_in_range else offset
+                ranges.append((first, offset + 1))
+            is_in_range = is_finished
+        leader_epoch = self._epochs[-1][1]
+        if self._restored is not None:
+            leader_epoch = max(leader_epoch, self._restored.leader_epoch)
+            for first, end in self._restored.ranges:
+                if end > self._next:
+                    ranges.append((max(first, self._next), end))
+        offset = self._pending[0] if self._pending else self._next
+        return FinishedRecords(offset, leader_epoch, tuple(ranges))

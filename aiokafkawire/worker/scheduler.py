@@ -18,6 +18,7 @@ After `remove` it is fenced: the results of records that still run are ignored.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
+from aiokafkawire.worker.finished_records import encode_metadata
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.outputs import FinishedRecord
 from aiokafkawire.worker.partition_work import (
@@ -65,8 +67,11 @@ class Scheduler:
             that wait there do not stop the others.
         retry_topics: Names of the retry topics.
         breaker: Says whether records may start; None if they always may.
+        commits_finished: Initial value of the attribute.
 
     Attributes:
+        commits_finished: Whether the metadata of a commit names the finished records above its
+            offset.
         ready: Number of items that `take` returns at once.
         lost: Attempts whose partition was lost before they ended.
     """
@@ -78,6 +83,7 @@ class Scheduler:
         max_bytes: int,
         retry_topics: Collection[str] = (),
         breaker: CircuitBreaker | None = None,
+        commits_finished: bool = False,
     ) -> None:
         self._max_records = max_records
         self._budgets = Budget(max_bytes), Budget(max_bytes)
@@ -89,6 +95,7 @@ class Scheduler:
         self._collected: list[tuple[float, int, CollectedBatch]] = []  # some are items already
         self._order = count()
         self.breaker = breaker
+        self.commits_finished = commits_finished
         self.ready = 0
         self.lost = 0
 
@@ -397,6 +404,9 @@ class Scheduler:
                 continue
             work.count_finished()
             offset = work.offsets.committable
+            finished = work.offsets.finished_records if self.commits_finished else None
+            if offset is not None and finished is not None:
+                offset = dataclasses.replace(offset, metadata=encode_metadata(finished))
             if offset is not None and offset != work.offsets.committed:
                 offsets[tp] = offset
         return offsets

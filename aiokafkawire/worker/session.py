@@ -76,6 +76,7 @@ class WorkerSession(Session, RebalanceListener):
             max_records=config.max_buffered_records,
             max_bytes=config.max_buffered_bytes,
             retry_topics=retry_topics(config.group, handlers),
+            commits_finished=config.commit_finished_records,
         )
         self.clients = WorkerClients(config, options, runtime)
         self._supervisor = supervisor
@@ -319,13 +320,14 @@ class WorkerSession(Session, RebalanceListener):
 
     # --- rebalances ---
 
-    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Prepare for the records of new partitions."""
         self.has_been_assigned = True
         # A callback of the revocation may have been cancelled.
         self.scheduler.remove(partitions)
         for tp in partitions:
             self.scheduler.partition(tp)
+        await self.committer.restore(partitions)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish the running records of partitions, commit, and fence the partitions."""

@@ -75,6 +75,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "failed-record-of-batch-counts-as-done": ("worker", replace("{expression} + 1", at="elts[0]")),
     "undecodable-record-counts-as-done": ("worker", replace("{function.args.args[2].arg}")),
     "unfinished-record-committed": ("worker", replace("{expression.orelse}")),
+    "unfinished-record-named-as-finished": ("worker", replace("True")),
     "records-start-beside-former-assignment": ("worker", replace("None", at="args[2]")),
     "order-by-key-ends-with-fetch": ("worker", replace("False")),
     "failed-batch-not-split": ("worker", replace("False")),

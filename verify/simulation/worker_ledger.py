@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.broker import SeenRequest
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.finished_records import decode_metadata
 from verify.invariants.events import parse_value
 from verify.simulation.harness import Harness
 
@@ -95,20 +96,24 @@ class WorkerLedger:
     # --- commits ---
 
     def check_commit(self, seen: SeenRequest) -> None:
-        """Check that the records before the offsets of an OffsetCommit request are done."""
+        """Check that the records that an OffsetCommit request names as finished are done."""
         request: Any = seen.message
         if request.group_id != self._group:
             return
-        for tp, offset in self._offsets_of(request):
+        for tp, offset, metadata in self._offsets_of(request):
             if tp.topic not in self._stages:
                 continue
             stage = self._stages.index(tp.topic)
+            finished = decode_metadata(offset, metadata)
             for record in self._harness.log(*tp).records:
-                if record.offset < offset and not self._is_done(stage, record.value):
+                is_named = record.offset < offset or (
+                    finished is not None and finished.has(record.offset, finished.leader_epoch)
+                )
+                if is_named and not self._is_done(stage, record.value):
                     text = f"{seen.client_id} commits {tp} {offset}, {record.offset} is not done"
                     self._violated(COMMITS, text)
 
-    def _offsets_of(self, request: Any) -> Iterator[tuple[TopicPartition, int]]:
+    def _offsets_of(self, request: Any) -> Iterator[tuple[TopicPartition, int, str]]:
         ids = {topic.topic_id: name for name, topic in self._topics().items()}
         for topic in request.topics:
             name = topic.name or ids.get(topic.topic_id, "")
@@ -116,6 +121,7 @@ class WorkerLedger:
                 yield (
                     TopicPartition(name, partition.partition_index),
                     partition.committed_offset,
+                    partition.committed_metadata or "",
                 )
 
     def _topics(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.finished_records import FinishedRecords, encode_metadata
 from verify.simulation.scenarios import worker
 from verify.simulation.single_run import draw
 from verify.simulation.worker_ledger import KINDS, WorkerLedger
@@ -62,8 +63,13 @@ def record(offset: int, of: bytes, topic: str = SOURCE) -> Any:
     )
 
 
-def commit(topic: str, offset: int) -> Any:
-    partition = SimpleNamespace(partition_index=0, committed_offset=offset)
+def commit(topic: str, offset: int, *finished: int) -> Any:
+    ranges = tuple((number, number + 1) for number in finished)
+    partition = SimpleNamespace(
+        partition_index=0,
+        committed_offset=offset,
+        committed_metadata=encode_metadata(FinishedRecords(offset, 0, ranges)) or None,
+    )
     topics = [SimpleNamespace(name=topic, topic_id=None, partitions=[partition])]
     message = SimpleNamespace(group_id="billing", topics=topics)
     return SimpleNamespace(message=message, client_id="worker-1")
@@ -114,6 +120,16 @@ def test_a_commit_of_unfinished_records_is_found():
     checked.check_commit(commit(SOURCE, 3))
     checked.check_commit(commit(RETRY, 1))
     assert harness.violations == [6, 6]
+
+
+def test_metadata_that_names_unfinished_records_is_found():
+    harness = FakeHarness(orders=[value(number) for number in range(4)])
+    checked = ledger(harness)
+    checked.processed |= {value(1), value(3)}
+    checked.check_commit(commit(SOURCE, 0, 1, 3))
+    assert not harness.violations
+    checked.check_commit(commit(SOURCE, 0, 2))
+    assert harness.violations == [6]
 
 
 def test_the_end_has_everything_processed_or_dead_and_committed():

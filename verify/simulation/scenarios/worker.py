@@ -103,6 +103,7 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
         "max_poll_records": rng.choice((1, 5, 500)),
         "strategy": rng.choice(("cooperative-sticky", "range")),
         "pause_after_failures": rng.choice((None, None, 1, 3)),
+        "commit_finished_records": rng.random() < 0.5,
     }
 
 
@@ -213,6 +214,7 @@ def make_worker(life: WorkerLife) -> Worker:
         "max_buffered_records",
         "drain_timeout_ms",
         "commit_interval_ms",
+        "commit_finished_records",
     )
     worker = Worker(
         pause_ms=50,
