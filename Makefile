@@ -146,10 +146,11 @@ bench: $(READY) ## Speed beside aiokafka, confluent-kafka, kafka-python and Java
 bench-scale: $(READY) ## How cost grows with partitions, members and clients; memory within its bounds
 	$(BIN)/python -m benchmarks.scale $(QUICK:%=--quick)
 
-bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decoding and Admin beside kafka-python
+bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decoding and Admin beside kafka-python, cost of tracing
 	$(BIN)/python -m benchmarks.transactions
 	$(BIN)/python -m benchmarks.administration
 	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.hooks
 
 bench-spark: $(READY) ## Speed on Spark beside the JVM's Kafka connector (ROW=name, PAIRS=3)
 	$(BIN)/python -m benchmarks.spark $(ROW:%=--only %) $(PAIRS:%=--pairs %)

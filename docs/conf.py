@@ -38,7 +38,10 @@ python_use_unqualified_type_names = True
 nitpicky = True
 # Types in signatures that these pages do not describe: Python's own, and internal ones.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(collections|typing|re|pathlib|types|enum|os|ssl|pyarrow|uuid|datetime)\..*"),
+    (
+        r"py:.*",
+        r"(collections|typing|re|pathlib|types|enum|os|ssl|opentelemetry|pyarrow|uuid|datetime)\..*",
+    ),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
     (r"py:.*", r"(.*\.)?(ShareBatchIterator|PartitionAcknowledgements|AcknowledgementFailed)"),
