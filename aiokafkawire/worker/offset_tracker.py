@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from aiokafkawire.records import Record, Records
 from aiokafkawire.types import NO_LEADER_EPOCH, OffsetAndMetadata
@@ -11,11 +12,12 @@ from aiokafkawire.worker.finished_records import FinishedRecords
 
 __all__ = ("OffsetTracker",)
 
+_get_offset = attrgetter("offset")
 
-def offsets_of(records: Sequence[Record]) -> list[int]:
-    if isinstance(records, Records):
-        return records.offsets()
-    return [record.offset for record in records]
+
+def offsets_of(records: Sequence[Record]) -> Iterable[int]:
+    # `isinstance` is slow for an abstract Sequence.
+    return records.offsets() if type(records) is Records else map(_get_offset, records)
 
 
 class OffsetTracker:
