@@ -67,6 +67,7 @@ class ShareConsumerSession(Session):
         self.sessions.member_id = self.member.member_id
         self.checkpoint = get_loop_checkpoint()
         self._supervisor = supervisor
+        self._assignment: Partitions = ()  # by the coordinator
         self._missing_topics = MissingTopics(config.default_api_timeout_ms / 1000)
         self._maintenance_due = AutoResetEvent()
         self._maintaining = False
@@ -126,10 +127,18 @@ class ShareConsumerSession(Session):
         self.cluster.add_topics(topics)
         self.member.subscribe(topics)
         self.cluster.remove_topics(before)
+        self._read_assignment()
         self.notifier.notify_all()
 
     def replace_assignment(self, partitions: Partitions) -> None:
         """Read exactly these partitions from now on."""
+        self._assignment = partitions
+        self._read_assignment()
+
+    def _read_assignment(self) -> None:
+        """Read the assigned partitions, without those of topics not subscribed to any more."""
+        topics = self.member.topics
+        partitions = tuple(known for known in self._assignment if known.topic in topics)
         before = self.sessions.assignment
         self.sessions.replace_assignment(partitions)
         self._report("revoked", [known for known in before if known not in partitions])
@@ -138,6 +147,7 @@ class ShareConsumerSession(Session):
     def lose(self, partitions: Assignment, reason: str) -> None:
         """Read nothing: the coordinator has removed the member."""
         before = self.sessions.assignment
+        self._assignment = ()
         self.sessions.replace_assignment(())
         self._report("lost", before, reason)
 

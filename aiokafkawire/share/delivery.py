@@ -81,13 +81,12 @@ class DeliveredRecords:
 class ShareCursor(RecordCursor[ShareRecord]):
     """Delivers records of one range to one task until `deliver_before`."""
 
-    __slots__ = ("caller", "deliver_before", "opened_at", "undelivered")
+    __slots__ = ("caller", "deliver_before", "undelivered")
 
-    def __init__(self, undelivered: UndeliveredRecords, caller: object, opened_at: float) -> None:
+    def __init__(self, undelivered: UndeliveredRecords, caller: object) -> None:
         super().__init__([*undelivered.records])
         self.undelivered = undelivered
         self.caller = caller
-        self.opened_at = opened_at
         offsets = undelivered.range()
         locks = undelivered.held.lock.expiries(offsets.start, offsets.stop - 1)
         self.deliver_before = min(expires_at for _, _, expires_at in locks) - DELIVERY_MARGIN_S
@@ -214,13 +213,12 @@ class ShareDelivery:
             caller: The task that will process the records.
         """
         self.stop()
-        now = self._clock.now()
         until_prefetch = self._queued - self.prefetch_below + 1
         limit = min(CURSOR_RECORDS, until_prefetch if until_prefetch > 0 else CURSOR_RECORDS)
-        chunk = self._take(limit, now)
+        chunk = self._take(limit, self._clock.now())
         if chunk is None:
             return None
-        self.cursor = ShareCursor(chunk, caller, now)
+        self.cursor = ShareCursor(chunk, caller)
         self.cursor.owner = owner
         return self.cursor.next()
 
@@ -242,7 +240,7 @@ class ShareDelivery:
             if single_partition:
                 only = records.topic_partition
             self._delivered_count += len(records)
-            self._note_delivered(caller, held, offset_range(records), now)
+            self._note_delivered(caller, held, offset_range(records))
         return {
             tp: parts[0] if len(parts) == 1 else _concatenate(parts) for tp, parts in taken.items()
         }
@@ -267,28 +265,32 @@ class ShareDelivery:
             before.processed = before.last + 1
         first, last = cursor.records[stop - count].offset, cursor.records[stop - 1].offset
         offsets = range(first, last + 1)
-        self._note_delivered(
-            cursor.caller, cursor.undelivered.held, offsets, cursor.opened_at, processed=last
-        )
+        self._note_delivered(cursor.caller, cursor.undelivered.held, offsets, processed=last)
 
     def _note_delivered(
         self,
         caller: object,
         held: HeldRecords,
         offsets: range,
-        delivered_at: float,
         processed: int | None = None,
     ) -> None:
         if not self._tracks:
             return
         if not self._implicit:
             caller = None  # any task may acknowledge
-        first, last = offsets.start, offsets.stop - 1
+        first, last, now = offsets.start, offsets.stop - 1, self._clock.now()
         delivered = self._delivered.setdefault(caller, [])
-        if delivered and delivered[-1].held is held and delivered[-1].last == first - 1:
-            delivered[-1].last = last
+        before = delivered[-1] if delivered else None
+        if (
+            before is not None
+            and before.held is held
+            and before.last == first - 1
+            and (self._implicit or before.delivered_at == now)
+        ):
+            # In the implicit mode, those before are processed: their time counts no more.
+            before.last, before.delivered_at = last, now
         else:
-            delivered.append(DeliveredRecords(held, delivered_at, first, last, first))
+            delivered.append(DeliveredRecords(held, now, first, last, first))
         if processed is not None:
             delivered[-1].processed = processed
 

@@ -343,6 +343,24 @@ async def test_unsubscribing_releases_the_records_that_are_not_delivered(
         await first.accept()
 
 
+async def test_another_subscription_releases_the_records_that_are_not_delivered(
+    bootstrap_servers: str, topic: str, new_topic: NewTopic, member: OpenMember
+) -> None:
+    other = await new_topic()
+    await fill(bootstrap_servers, topic, numbered(10))
+    async with member(**EXPLICIT) as consumer, member(**EXPLICIT) as reader:
+        [first] = await take(consumer, 1)
+        consumer.subscribe([other])
+        assert consumer.assignment() == frozenset()
+        assert await consumer.getmany() == {}
+        rest = await take(reader, 9)
+        assert sorted(values([first, *rest])) == numbered(10)  # type: ignore[type-var]
+        consumer.subscribe([topic])
+        with anyio.fail_after(WITHIN_S):
+            while not consumer.assignment():
+                await consumer.getmany(timeout_ms=POLL_MS)
+
+
 async def test_no_more_records_are_acquired_than_wanted(
     bootstrap_servers: str, topic: str, member: OpenMember
 ) -> None:

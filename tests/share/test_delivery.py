@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import anyio
+import pytest
 
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import current_task
@@ -262,6 +263,26 @@ def test_locks_are_renewed_after_half_of_their_time_up_to_the_limit() -> None:
     clock.time = 20.0
     delivery.maintain()
     assert node.acknowledged == {1: ACCEPT}
+
+
+@pytest.mark.parametrize("implicit", [True, False])
+async def test_the_limit_of_renewals_counts_from_the_delivery(implicit: bool) -> None:
+    """A cursor delivers the records of one fetch at different times."""
+    delivery, node, clock = filled(2, implicit=implicit, renewal_limit_s=20.0)
+    task = current_task()
+    iterated(delivery, task, 1)
+    delivery.maintain()
+    clock.time = 15.0
+    iterated(delivery, task, 1)
+    delivery.maintain()
+    node.acknowledged.clear()
+    clock.time = 34.0
+    delivery.maintain()
+    assert node.acknowledged == {1: RENEW}
+    node.acknowledged.clear()
+    clock.time = 35.0
+    delivery.maintain()
+    assert node.acknowledged == {}
 
 
 def test_in_the_explicit_mode_nothing_is_acknowledged() -> None:
