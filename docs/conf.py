@@ -45,6 +45,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
     (r"py:.*", r"(.*\.)?(ShareBatchIterator|PartitionAcknowledgements|AcknowledgementFailed)"),
+    (r"py:.*", r"(.*\.)?AcquisitionLock"),
     (r"py:.*", r"(.*\.)?(_Function|_KeyT|_ValueT|KeyT|ValueT|SentKeyT|SentValueT|WorkItem)"),
     (r"py:.*", r"(.*\.)?(HeldRecords|Origin)"),
     (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionContextManager)"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.runtime import Future
 
-from .offset_ranges import OffsetRanges, consecutive
+from .locks import AcquisitionLock
+from .offset_ranges import OffsetRanges
 
 __all__ = (
     "GAP",
@@ -17,6 +18,8 @@ __all__ = (
     "AcknowledgedOffsets",
     "Acknowledgement",
     "PartitionAcknowledgements",
+    "lock_ended_error",
+    "wait_done",
 )
 
 
@@ -36,6 +39,8 @@ class AcknowledgeType(IntEnum):
 GAP = 0
 """Type of an offset that was acquired and has no record, such as a control record."""
 
+_ABSENT = -1
+
 
 class AcknowledgedOffsets(NamedTuple):
     """Consecutive offsets, with one type for all of them or one type each."""
@@ -50,7 +55,7 @@ class PartitionAcknowledgements:
 
     Attributes:
         types: Type by offset.
-        expired: Offsets whose lock expired before the request; they were not sent.
+        expired: Offsets that were not sent because their lock had ended, each with that lock.
         result: Done once the broker has responded. Its error is an `AcknowledgementFailed`.
     """
 
@@ -58,31 +63,35 @@ class PartitionAcknowledgements:
 
     def __init__(self) -> None:
         self.types: OffsetRanges[int] = OffsetRanges()
-        self.expired: set[int] = set()
+        self.expired: set[tuple[int, AcquisitionLock]] = set()
         self.result: Future[None] = Future()
 
-    def add(self, offsets: Iterable[int], type: int) -> None:
-        """Acknowledge offsets. The last type of an offset counts."""
-        for first, last in consecutive(offsets):
-            self.types.set(first, last, type)
+    @classmethod
+    def lost(cls, ranges: list[tuple[int, int]], lock: AcquisitionLock) -> Self:
+        """Return acknowledgements of records whose lock ended before; they are not sent."""
+        acknowledgements = cls()
+        for first, last in ranges:
+            acknowledgements.expired.update((offset, lock) for offset in range(first, last + 1))
+        return acknowledgements
 
-    def expire(self, first: int, last: int) -> None:
-        """Send no acknowledgement of these offsets, whose lock has expired."""
-        for begin, end, _ in self.types.within(first, last):
-            self.expired.update(range(begin, end + 1))
+    def expire(self, first: int, last: int, lock: AcquisitionLock) -> None:
+        """Send no acknowledgement of these offsets, whose lock has ended."""
+        for begin, end, kind in self.types.within(first, last):
+            if kind != GAP:
+                self.expired.update((offset, lock) for offset in range(begin, end + 1))
         self.types.remove(first, last)
 
-    def undecided(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges between two offsets without an acknowledgement; a renewal is none."""
-        renew = AcknowledgeType.RENEW
+    def absent(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges between two offsets without an acknowledgement."""
         return [
             (begin, end)
-            for begin, end, kind in self.types.filled(first, last, renew)
-            if kind == renew
+            for begin, end, kind in self.types.filled(first, last, _ABSENT)
+            if kind == _ABSENT
         ]
 
     @property
     def renews(self) -> bool:
+        """True if these are renewals, which share no request with others."""
         return any(kind == AcknowledgeType.RENEW for _, _, kind in self.types)
 
     def batches(self) -> list[AcknowledgedOffsets]:
@@ -101,10 +110,9 @@ class PartitionAcknowledgements:
             batches[-1] = AcknowledgedOffsets(before.first_offset, last, types)
         return batches
 
-    def error_of(self, offset: int) -> AcknowledgementFailed | None:
-        """Return the failure of one offset, once `result` is done."""
-        if offset in self.expired:
-            return lock_expired_error()
+    @property
+    def response_error(self) -> AcknowledgementFailed | None:
+        """The failure of the offsets that were sent, once `result` is done."""
         error = self.result.error
         assert error is None or isinstance(error, AcknowledgementFailed)
         return error
@@ -112,13 +120,14 @@ class PartitionAcknowledgements:
     @property
     def error(self) -> AcknowledgementFailed | None:
         """The failure of any offset, once `result` is done."""
-        error = self.result.error
-        assert error is None or isinstance(error, AcknowledgementFailed)
-        return error or (lock_expired_error() if self.expired else None)
+        return self.response_error or (lock_ended_error() if self.expired else None)
 
 
-def lock_expired_error() -> AcknowledgementFailed:
-    return AcknowledgementFailed("the record's acquisition lock has expired")
+def lock_ended_error() -> AcknowledgementFailed:
+    """Return the failure of a record that is delivered again."""
+    return AcknowledgementFailed(
+        "the record's acquisition lock has expired, or its share session has ended"
+    )
 
 
 class Acknowledgement:
@@ -129,16 +138,17 @@ class Acknowledgement:
     Awaiting raises `AcknowledgementFailed` if the record is delivered again nevertheless.
     """
 
-    __slots__ = ("_acknowledgements", "_flush", "_offset")
+    __slots__ = ("_acknowledgements", "_flush", "_key")
 
     def __init__(
         self,
         acknowledgements: PartitionAcknowledgements,
         offset: int,
+        lock: AcquisitionLock,
         flush: Callable[[], None],
     ) -> None:
         self._acknowledgements = acknowledgements
-        self._offset = offset
+        self._key = offset, lock
         self._flush = flush
 
     @property
@@ -154,7 +164,9 @@ class Acknowledgement:
         if not result.done:
             self._flush()
         await wait_done(result)
-        error = self._acknowledgements.error_of(self._offset)
+        if self._key in self._acknowledgements.expired:
+            raise lock_ended_error()
+        error = self._acknowledgements.response_error
         if error is not None:
             raise error
 

@@ -29,7 +29,7 @@ from aiokafkawire.runtime import (
 from aiokafkawire.runtime.client_state import ClientState
 from aiokafkawire.types import TopicPartition, require_timeout
 
-from .acknowledgements import Acknowledgement, AcknowledgeType, wait_done
+from .acknowledgements import Acknowledgement, AcknowledgeType, lock_ended_error, wait_done
 from .consumer_session import ShareConsumerSession
 from .iterators import ShareBatchIterator, ShareRecordIterator
 from .record import ShareRecord
@@ -325,18 +325,19 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         """
         kind = AcknowledgeType(type)
         found = self._running.sessions.holder_of(TopicPartition(topic, partition), offset)
-        pending = None
+        pending = lock = None
         if found is not None:
             node, owned = found
-            pending = node.acknowledge(owned, (offset,), kind, None)
-        if found is None or pending is None:
+            lock = node.locks(owned).get(offset)
+            pending = node.acknowledge(owned, (offset,), kind, lock)
+        if found is None or lock is None or pending is None:
             raise AcknowledgementFailed(
                 "the record is not held by this consumer",
                 topic=topic,
                 partition=partition,
                 offset=offset,
             )
-        return Acknowledgement(pending, offset, found[0].flush)
+        return Acknowledgement(pending, offset, lock, found[0].flush)
 
     async def commit(
         self, *, timeout_ms: float | None = None
@@ -356,7 +357,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         session = self._running
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         require_timeout("timeout_ms", limit_ms)
-        session.delivery.mark_processed(current_task())
+        lost = session.delivery.mark_processed(current_task())
         await session.checkpoint()
         unconfirmed = session.sessions.unconfirmed()
         session.sessions.flush()
@@ -364,7 +365,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
             for waiting in unconfirmed.values():
                 for acknowledgements in waiting:
                     await wait_done(acknowledgements.result)
-        results: dict[TopicPartition, KafkaError | None] = {}
+        results: dict[TopicPartition, KafkaError | None] = {tp: lock_ended_error() for tp in lost}
         for partition, waiting in unconfirmed.items():
             for acknowledgements in waiting:
                 error: KafkaError | None

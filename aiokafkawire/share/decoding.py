@@ -51,8 +51,9 @@ async def decode_acquired(
     """Decode the records in the acquired ranges.
 
     Batches are complete: they also hold records that other members have acquired, or that were
-    acknowledged before. An offset behind a batch that cannot be read is neither a record nor a gap:
-    the application acknowledges it. Brokers acquire no offset behind the last complete batch.
+    acknowledged before. An offset of a batch that cannot be read is neither a record nor a gap: the
+    application acknowledges it. Decoding goes on behind that batch, if its end can be found.
+    Brokers acquire no offset behind the last complete batch.
 
     Args:
         runtime: Decompresses large batches.
@@ -66,15 +67,35 @@ async def decode_acquired(
     decoded = DecodedRecords([], [])
     if not acquired:
         return decoded
-    batches = FetchedBatches(
-        topic,
-        partition,
-        b"" if data is None else data,
-        acquired[0].first,
-        check_crcs=check_crcs,
-        max_decompressed_bytes=max_decompressed_bytes,
-        max_inline_bytes=INLINE_BYTES,
-    )
+    begin: int | None = acquired[0].first
+    while begin is not None:
+        batches = FetchedBatches(
+            topic,
+            partition,
+            b"" if data is None else data,
+            begin,
+            check_crcs=check_crcs,
+            max_decompressed_bytes=max_decompressed_bytes,
+            max_inline_bytes=INLINE_BYTES,
+        )
+        parts, error = await _take_all(runtime, batches)
+        wanted = [
+            part._replace(first=max(part.first, begin)) for part in acquired if part.last >= begin
+        ]
+        _select(parts, wanted, batches.position, decoded)
+        begin = None
+        if error is not None:
+            decoded.error = decoded.error or error
+            begin = error.next_offset
+    if decoded.error is None and acquired[-1].last >= batches.position:
+        _add_missing(topic, partition, acquired, batches.position, decoded)
+    return decoded
+
+
+async def _take_all(
+    runtime: Runtime, batches: FetchedBatches
+) -> tuple[list[Records], CorruptRecord | None]:
+    """Return the records before the first batch that cannot be read, and its error."""
     parts: list[Records] = []
     try:
         while not batches.exhausted:
@@ -86,11 +107,8 @@ async def decode_acquired(
             elif not batches.exhausted:
                 await checkpoint()
     except CorruptRecord as error:
-        decoded.error = error
-    _select(parts, acquired, batches.position, decoded)
-    if decoded.error is None and acquired[-1].last >= batches.position:
-        _add_missing(topic, partition, acquired, batches.position, decoded)
-    return decoded
+        return parts, error
+    return parts, None
 
 
 def _add_missing(

@@ -53,14 +53,21 @@ class DeliveredRecords:
     last: int
     processed: int
 
-    def accept(self) -> None:
-        """Accept all records, unless the application has acknowledged them."""
-        self._acknowledge(self.first, self.last, AcknowledgeType.ACCEPT)
+    def accept(self) -> bool:
+        """Accept all records; see `accept_processed`."""
+        self.processed = self.last + 1
+        return self.accept_processed()
 
-    def accept_processed(self) -> None:
-        """Accept the processed records."""
-        self._acknowledge(self.first, self.processed - 1, AcknowledgeType.ACCEPT)
+    def accept_processed(self) -> bool:
+        """Accept the processed records, unless the application has acknowledged them.
+
+        Returns:
+            Whether the locks of some had ended before. These failures are reported.
+        """
+        first, last = self.first, self.processed - 1
         self.first = self.processed
+        self._acknowledge(first, last, AcknowledgeType.ACCEPT)
+        return self.held.report_lost(first, last)
 
     def release(self) -> None:
         """Release all records, unless the application has acknowledged them."""
@@ -206,7 +213,7 @@ class ShareDelivery:
     def next_record(self, owner: object, caller: object) -> ShareRecord | None:
         """Return the next record, and open a cursor for those after it.
 
-        A cursor ends where more records are to be acquired.
+        A cursor ends where more records must be acquired.
 
         Args:
             owner: The iterator that may take records from the cursor.
@@ -305,12 +312,20 @@ class ShareDelivery:
         """True if `maintain` has something to do."""
         return bool(self._delivered) or (self._tracks and self.cursor is not None)
 
-    def mark_processed(self, caller: object) -> None:
-        """Accept the records delivered to `caller`, because it calls again."""
+    def mark_processed(self, caller: object) -> set[TopicPartition]:
+        """Accept the records delivered to `caller`, because it calls again.
+
+        Returns:
+            The partitions of records whose locks had ended before.
+        """
         self._note_cursor()
-        if self._implicit:
-            for delivered in self._delivered.pop(caller, ()):
-                delivered.accept()
+        if not self._implicit:
+            return set()
+        return {
+            delivered.held.partition.topic_partition
+            for delivered in self._delivered.pop(caller, ())
+            if delivered.accept()
+        }
 
     def _accept_processed(self) -> None:
         """Accept the records that each task has processed, and keep the others."""

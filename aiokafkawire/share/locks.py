@@ -12,14 +12,19 @@ class AcquisitionLock:
 
     Times are those of the runtime's clock. A lock begins when the request was sent, which is before
     the broker's clock started it. So a record that is locked here is locked at the broker.
+
+    Attributes:
+        duration_s: Time from the start of the lock, or its renewal, to its end.
+        lost: Offsets whose lock ended before they were acknowledged.
     """
 
-    __slots__ = ("_expires_at", "_renewed", "duration_s")
+    __slots__ = ("_expires_at", "_renewed", "duration_s", "lost")
 
     def __init__(self, acquired_at: float, duration_s: float) -> None:
         self.duration_s = duration_s
         self._expires_at = acquired_at + duration_s
         self._renewed: OffsetRanges[float] = OffsetRanges()
+        self.lost: OffsetRanges[bool] = OffsetRanges()
 
     def expires_at(self, offset: int) -> float:
         """Return when the lock of an offset expires."""

@@ -218,9 +218,10 @@ class ShareNode:
             )
         event = events.RecordsAcknowledged(partition, offsets, type, lock, only_undecided)
         self._session.handle(event, self._runtime.clock.now())
-        pending = self._session.context.pending.get(partition)
+        context = self._session.context
+        waiting = context.renewals if type == AcknowledgeType.RENEW else context.pending
         self._reschedule()
-        return pending
+        return waiting.get(partition)
 
     def _supports_renewals(self) -> bool:
         """Return False if the broker would refuse renewals, and end the session."""
@@ -238,7 +239,8 @@ class ShareNode:
 
     def flush(self) -> None:
         """Send acknowledgements as soon as the request in flight allows."""
-        if self._session.context.pending:
+        context = self._session.context
+        if context.pending or context.renewals:
             self._handle(events.FlushRequested())
 
     def unconfirmed(self) -> dict[TopicIdPartition, list[PartitionAcknowledgements]]:
@@ -246,7 +248,8 @@ class ShareNode:
         result: dict[TopicIdPartition, list[PartitionAcknowledgements]] = {}
         state = self._session.state
         sent = state.sent if isinstance(state, SessionBusy | SessionEnding) else {}
-        for part in (sent, self._session.context.pending):
+        context = self._session.context
+        for part in (sent, context.pending, context.renewals):
             for partition, acknowledgements in part.items():
                 result.setdefault(partition, []).append(acknowledgements)
         return result
@@ -258,19 +261,20 @@ class ShareNode:
                 error = AcknowledgementFailed(
                     reason, topic=partition.topic, partition=partition.partition
                 )
-                self._complete(partition, acknowledgements, error)
+                self.complete(partition, acknowledgements, error)
 
     def abandon(self, reason: str) -> None:
         """Hold no record any more, because nothing is sent any more."""
         self.fail_unconfirmed(reason)
         self._session.context.lose_all()
 
-    def _complete(
+    def complete(
         self,
         partition: TopicIdPartition,
         acknowledgements: PartitionAcknowledgements,
-        error: AcknowledgementFailed | None,
+        error: AcknowledgementFailed | None = None,
     ) -> None:
+        """Report the result of acknowledgements."""
         if not acknowledgements.result.done:
             acknowledgements.result.set_result(None, error)
             self._owner.on_acknowledged(partition, acknowledgements)
@@ -297,7 +301,7 @@ class ShareNode:
         self._closed.set()
 
     def _reschedule(self) -> None:
-        """Wake `run`, if it is to send a request, to end, or to wait for a shorter time."""
+        """Wake `run`, if it must send a request, end, or wait for a shorter time."""
         if (
             self._request is not None
             or self._session.next_deadline() < self._wake_at
@@ -332,7 +336,7 @@ class ShareNode:
             case events.SendAcknowledge():
                 self._request = partial(self._acknowledge, effect)
             case events.CompleteAcknowledgements(partition, acknowledgements, error):
-                self._complete(partition, acknowledgements, error)
+                self.complete(partition, acknowledgements, error)
             case events.ReportPartitionError(partition, error):
                 self._owner.on_partition_error(partition, error)
             case events.ReplaceConnection():

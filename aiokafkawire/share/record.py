@@ -10,7 +10,7 @@ from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.records import Record
 
-from .acknowledgements import Acknowledgement, AcknowledgeType
+from .acknowledgements import Acknowledgement, AcknowledgeType, PartitionAcknowledgements
 from .locks import AcquisitionLock
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ class HeldRecords:
         if offsets:
             self.node.acknowledge(self.partition, offsets, type, self.lock, only_undecided=True)
 
+    def report_lost(self, first: int, last: int) -> bool:
+        """Report processed records whose lock ended before; return whether there are any."""
+        ranges = [(begin, end) for begin, end, _ in self.lock.lost.within(first, last)]
+        if ranges:
+            self.node.complete(self.partition, PartitionAcknowledgements.lost(ranges, self.lock))
+        return bool(ranges)
+
     def acknowledge(self, offset: int, type: AcknowledgeType) -> Acknowledgement:
         """Acknowledge one record.
 
@@ -84,7 +91,7 @@ class HeldRecords:
                 partition=self.partition.partition,
                 offset=offset,
             )
-        return Acknowledgement(pending, offset, self.node.flush)
+        return Acknowledgement(pending, offset, self.lock, self.node.flush)
 
 
 class ShareRecord(Record):
@@ -125,7 +132,7 @@ class ShareRecord(Record):
         return self._held.acknowledge(self.offset, AcknowledgeType.RELEASE)
 
     def reject(self) -> Acknowledgement:
-        """Give the record up: it cannot be processed, and is not delivered again."""
+        """Have the record archived: it cannot be processed, and is not delivered again."""
         return self._held.acknowledge(self.offset, AcknowledgeType.REJECT)
 
     def renew(self) -> Acknowledgement:

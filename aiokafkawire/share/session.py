@@ -108,18 +108,16 @@ def send_when_due(
     context.remove_expired(now)
     partitions = context.fetchable(now)
     wants_fetch = context.wants_records and bool(partitions)
-    # mutation: renewal-sent-in-fetch
+    if context.renewals:
+        # A fetch that carries renewals returns no records.
+        return _send_acknowledge(context, state, _sendable(context.take_renewals(now)))
     if context.pending and (
         context.urgent
         or (not wants_fetch and now >= context.acknowledge_at)
-        # Only ShareAcknowledge carries renewals, and partitions that are not fetched any more:
-        # a ShareFetch would acquire records of these again.
-        or any(
-            partition not in partitions or acknowledgements.renews
-            for partition, acknowledgements in context.pending.items()
-        )
+        # A ShareFetch would acquire records of partitions again that are not fetched any more.
+        or any(partition not in partitions for partition in context.pending)
     ):
-        return _send_acknowledge(context, state, now)
+        return _send_acknowledge(context, state, _sendable(context.take_pending(now)))
     if wants_fetch:
         return _send_fetch(context, state, partitions, now)
     if not context.partitions and not context.pending and not context.holds_records:
@@ -134,7 +132,7 @@ def _send_fetch(
     now: float,
 ) -> Outcome:
     request = context.new_request()
-    sent, expired = _take_pending(context, now)
+    sent, expired = _sendable(context.take_pending(now))
     # Partitions of a recreated topic have another id: they are others here and for the broker.
     fetch = events.SendFetch(
         request,
@@ -148,9 +146,11 @@ def _send_fetch(
 
 
 def _send_acknowledge(
-    context: ShareSessionContext, state: states.SessionIdle, now: float
+    context: ShareSessionContext,
+    state: states.SessionIdle,
+    sendable: tuple[states.SentAcknowledgements, Sequence[SessionEffect]],
 ) -> Outcome:
-    sent, expired = _take_pending(context, now)
+    sent, expired = sendable
     if not sent:
         return state, expired
     request = context.new_request()
@@ -160,18 +160,23 @@ def _send_acknowledge(
 
 def _end(context: ShareSessionContext, now: float) -> Outcome:
     """Close the session; the broker releases what is not acknowledged."""
-    sent, expired = _take_pending(context, now)
+    sent, expired = _sendable(context.take_pending(now))
+    unsent = [
+        events.CompleteAcknowledgements(
+            partition, renewals, _failure(partition, "the share session is closing")
+        )
+        for partition, renewals in context.take_renewals(now).items()
+    ]
     context.release_all()
     request = context.new_request()
     send = events.SendAcknowledge(request, states.FINAL_EPOCH, sent)
-    return states.SessionEnding(request, sent), (*expired, send)
+    return states.SessionEnding(request, sent), (*expired, *unsent, send)
 
 
-def _take_pending(
-    context: ShareSessionContext, now: float
+def _sendable(
+    taken: states.SentAcknowledgements,
 ) -> tuple[states.SentAcknowledgements, tuple[SessionEffect, ...]]:
-    """Return what to send, and the results of partitions whose locks have all expired."""
-    taken = context.take_pending(now)
+    """Return what to send, and the results of partitions with nothing to send."""
     sent = {
         partition: acknowledgements
         for partition, acknowledgements in taken.items()
@@ -214,7 +219,7 @@ def acknowledged(
     event: events.AcknowledgeResponded,
     now: float,
 ) -> Outcome:
-    effects = _results(context, state.sent, event)
+    effects = _results(context, state.sent, event, now)
     # mutation: epoch-kept-after-acknowledge
     return states.SessionIdle(states.next_epoch(state.epoch), state.listed), effects
 
@@ -225,13 +230,14 @@ def ended(
     event: events.AcknowledgeResponded,
     now: float,
 ) -> Outcome:
-    return states.NoSession(), _results(context, state.sent, event)
+    return states.NoSession(), _results(context, state.sent, event, now)
 
 
 def _results(
     context: ShareSessionContext,
     sent: states.SentAcknowledgements,
     event: events.AcknowledgeResponded,
+    now: float,
 ) -> list[SessionEffect]:
     unconfirmed = dict(sent)
     effects: list[SessionEffect] = []
@@ -241,6 +247,8 @@ def _results(
             continue
         if error is None:
             context.renew(partition, acknowledgements, event.renewed_until)
+        elif acknowledgements.renews:
+            context.refuse_renewals(partition, now)
         effects.append(_result(partition, acknowledgements, error))
     return [*effects, *_no_results(unconfirmed)]
 
@@ -294,8 +302,7 @@ def lose(
         events.CompleteAcknowledgements(
             partition, acknowledgements, _failure(partition, reason, event.error)
         )
-        for part in (state.sent, context.lose_all())
-        for partition, acknowledgements in part.items()
+        for partition, acknowledgements in (*state.sent.items(), *context.lose_all())
     ]
     return states.NoSession(event.retry_at), (*effects, events.ReplaceConnection())
 
@@ -369,6 +376,8 @@ class ShareSessionMachine:
                 deadlines.append(state.not_before)
         if isinstance(state, states.SessionIdle):
             deadlines.append(context.expiry_at)
+            if context.renewals:
+                deadlines.append(0.0)
             if context.pending:
                 deadlines.append(context.acknowledge_at)
         return min(deadlines)

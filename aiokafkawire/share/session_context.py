@@ -19,6 +19,9 @@ ACKNOWLEDGE_DELAY_S = 0.1
 PARTITION_BACKOFF_S = 0.5
 """Time without fetches of a partition after an error."""
 
+RENEWAL_BACKOFF_S = 1.0
+"""Time without automatic renewals in a partition after the broker has refused one."""
+
 
 class ShareSessionContext:
     """Partitions, held records and acknowledgements of the member at one broker.
@@ -31,7 +34,9 @@ class ShareSessionContext:
         acknowledge_at: When `pending` must be sent.
         backing_off: Partitions that are not fetched until a time.
         acquired: Locks of the records that are held, by partition.
-        pending: Acknowledgements that are not sent yet.
+        pending: Acknowledgements that are not sent yet, but for renewals.
+        renewals: Renewals that are not sent yet. They share no request with decisions: the broker
+            takes all acknowledgements of a partition or none.
         expiry_at: When the first lock in `acquired` may expire.
     """
 
@@ -44,7 +49,9 @@ class ShareSessionContext:
         self.backing_off: dict[TopicIdPartition, float] = {}
         self.acquired: dict[TopicIdPartition, OffsetRanges[AcquisitionLock]] = {}
         self.pending: dict[TopicIdPartition, PartitionAcknowledgements] = {}
+        self.renewals: dict[TopicIdPartition, PartitionAcknowledgements] = {}
         self.expiry_at = NEVER
+        self._no_renewals_before: dict[TopicIdPartition, float] = {}
         self._last_request = 0
 
     def new_request(self) -> int:
@@ -85,12 +92,26 @@ class ShareSessionContext:
     def acquire(self, fetched: FetchedPartition) -> None:
         """Hold records. A record that was held before has another lock now."""
         held, lock = self.locks_of(fetched.partition), fetched.lock
-        pending = self.pending.get(fetched.partition)
         for first, last, _ in fetched.acquired:
+            self._end_locks(fetched.partition, first, last)
             held.set(first, last, lock)
             self.expiry_at = min(self.expiry_at, lock.expires_at(first))
-            if pending is not None:
-                pending.expire(first, last)
+
+    def _end_locks(self, partition: TopicIdPartition, first: int, last: int) -> None:
+        """Hold the records between two offsets no more, and fail their acknowledgements."""
+        locks = self.locks_of(partition)
+        for begin, end, lock in locks.within(first, last):
+            self._note_lost(partition, begin, end, lock)
+            for waiting in (self.pending.get(partition), self.renewals.get(partition)):
+                if waiting is not None:
+                    waiting.expire(begin, end, lock)
+        locks.remove(first, last)
+
+    def _note_lost(
+        self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock
+    ) -> None:
+        for begin, end in self.undecided(partition, first, last, lock):
+            lock.lost.set(begin, end, True)
 
     def remove_expired(self, now: float) -> None:
         """Hold no records whose locks have expired, and fail their acknowledgements."""
@@ -98,15 +119,12 @@ class ShareSessionContext:
             return
         self.expiry_at = NEVER
         for partition, locks in self.acquired.items():
-            pending = self.pending.get(partition)
             for begin, end, lock in locks:
                 for first, last, expires_at in lock.expiries(begin, end):
                     if expires_at > now:
                         self.expiry_at = min(self.expiry_at, expires_at)
                         continue
-                    locks.remove(first, last)
-                    if pending is not None:
-                        pending.expire(first, last)
+                    self._end_locks(partition, first, last)
 
     def is_held(
         self, partition: TopicIdPartition, offset: int, lock: AcquisitionLock | None, now: float
@@ -123,18 +141,21 @@ class ShareSessionContext:
     def undecided(
         self, partition: TopicIdPartition, first: int, last: int, lock: AcquisitionLock | None
     ) -> list[tuple[int, int]]:
-        """Return the ranges of records between two offsets that wait for an acknowledgement."""
-        pending = self.pending.get(partition)
-        return self._held(partition, (first, last), lock, undecided_in=pending)
+        """Return the ranges of records between two offsets that wait for an acknowledgement.
+
+        A renewal is none.
+        """
+        decided = self.pending.get(partition)
+        return self._held(partition, (first, last), lock, decided)
 
     def _held(
         self,
         partition: TopicIdPartition,
         offsets: tuple[int, int],
         lock: AcquisitionLock | None,
-        undecided_in: PartitionAcknowledgements | None,
+        decided: PartitionAcknowledgements | None,
     ) -> list[tuple[int, int]]:
-        """Return the held ranges between two offsets, without those acknowledged already."""
+        """Return the held ranges between two offsets, without those that are decided."""
         locks = self.acquired.get(partition)
         if locks is None:
             return []
@@ -143,15 +164,17 @@ class ShareSessionContext:
             for begin, end, found in locks.within(*offsets)
             if lock is None or found is lock
         ]
-        if undecided_in is None:
+        if decided is None:
             return held
-        return [found for begin, end in held for found in undecided_in.undecided(begin, end)]
+        return [found for begin, end in held for found in decided.absent(begin, end)]
 
     def acknowledge(self, event: RecordsAcknowledged, now: float) -> None:
         """Keep acknowledgements of held records for the next request."""
         partition = event.partition
-        pending = self.pending.get(partition)
-        decided = pending if event.only_undecided else None
+        renews = event.type == AcknowledgeType.RENEW
+        if renews and event.only_undecided and now < self._no_renewals_before.get(partition, 0.0):
+            return
+        decided = self.pending.get(partition) if event.only_undecided else None
         ranges = [
             found
             for offsets in consecutive(event.offsets)
@@ -159,12 +182,23 @@ class ShareSessionContext:
         ]
         if not ranges:
             return
-        if not self.pending:
+        if not renews and not self.pending:
             self.acknowledge_at = now + ACKNOWLEDGE_DELAY_S
-        if pending is None:
-            pending = self.pending[partition] = PartitionAcknowledgements()
+        # mutation: renewal-sent-in-fetch
+        wanted, other = (self.renewals, self.pending) if renews else (self.pending, self.renewals)
+        waiting, replaced = wanted.get(partition), other.get(partition)
+        if waiting is None:
+            waiting = wanted[partition] = PartitionAcknowledgements()
         for first, last in ranges:
-            pending.types.set(first, last, event.type)
+            waiting.types.set(first, last, event.type)
+            if replaced is not None:
+                replaced.types.remove(first, last)
+
+    def take_renewals(self, now: float) -> SentAcknowledgements:
+        """Return the renewals to send."""
+        self.remove_expired(now)
+        taken, self.renewals = self.renewals, {}
+        return taken
 
     def take_pending(self, now: float) -> SentAcknowledgements:
         """Return the acknowledgements to send. Their records are not held any more.
@@ -177,10 +211,9 @@ class ShareSessionContext:
         self.urgent = False
         for partition, acknowledgements in taken.items():
             locks = self.locks_of(partition)
-            for first, last, kind in acknowledgements.types:
-                if kind != AcknowledgeType.RENEW:
-                    # mutation: acknowledged-records-stay-held
-                    locks.remove(first, last)
+            for first, last, _ in acknowledgements.types:
+                # mutation: acknowledged-records-stay-held
+                locks.remove(first, last)
         return taken
 
     def renew(
@@ -195,9 +228,18 @@ class ShareSessionContext:
                     # The lock duration of the group may have become shorter.
                     self.expiry_at = min(self.expiry_at, until)
 
-    def lose_all(self) -> SentAcknowledgements:
+    def refuse_renewals(self, partition: TopicIdPartition, now: float) -> None:
+        """Renew nothing automatically for a while."""
+        self._no_renewals_before[partition] = now + RENEWAL_BACKOFF_S
+
+    def lose_all(self) -> list[tuple[TopicIdPartition, PartitionAcknowledgements]]:
         """Forget all held records; return the acknowledgements that were not sent."""
-        lost, self.pending = self.pending, {}
+        for partition, locks in self.acquired.items():
+            for first, last, lock in locks:
+                self._note_lost(partition, first, last, lock)
+        lost = [*self.pending.items(), *self.renewals.items()]
+        self.pending, self.renewals = {}, {}
+        self._no_renewals_before.clear()
         self.release_all()
         self.urgent = False
         return lost

@@ -15,7 +15,7 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import NodeId, TopicPartition
 
-from .acknowledgements import GAP, PartitionAcknowledgements
+from .acknowledgements import GAP, PartitionAcknowledgements, lock_ended_error
 from .counters import ShareCounters
 from .decoding import DecodedRecords
 from .delivery import ShareDelivery
@@ -226,24 +226,22 @@ class ShareSessions:
             if kind != GAP
             for offset in range(first, last + 1)
         ]
-        for part in (offsets, sorted(acknowledgements.expired)):
-            if part:
-                self._call_back(partition, part, acknowledgements)
+        if offsets:
+            self._call_back(partition, offsets, acknowledgements.response_error)
+        if acknowledgements.expired:
+            expired = sorted({offset for offset, _ in acknowledgements.expired})
+            self._call_back(partition, expired, lock_ended_error())
 
     def _call_back(
         self,
         partition: TopicIdPartition,
         offsets: list[int],
-        acknowledgements: PartitionAcknowledgements,
+        error: AcknowledgementFailed | None,
     ) -> None:
-        """Call the application's callback, whose exceptions are logged.
-
-        All offsets have the same result.
-        """
+        """Call the application's callback, whose exceptions are logged."""
         assert self.on_acknowledgement is not None
-        tp = partition.topic_partition
         try:
-            self.on_acknowledgement(tp, offsets, acknowledgements.error_of(offsets[0]))
+            self.on_acknowledgement(partition.topic_partition, offsets, error)
         except Exception:
             logger.exception(
                 "%s: the acknowledgement callback failed",

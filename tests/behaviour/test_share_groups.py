@@ -85,6 +85,26 @@ async def test_records_are_accepted_when_their_task_calls_again(
         assert await no_more(consumer)
 
 
+async def test_a_lock_that_ended_before_the_next_call_is_reported(
+    bootstrap_servers: str, admin: Admin, group_id: str, topic: str, member: OpenMember
+) -> None:
+    await configure(admin, group_id, {"share.record.lock.duration.ms": str(LOCK_MS)})
+    await fill(bootstrap_servers, topic, numbered(2))
+    reported: list[tuple[list[int], bool]] = []
+    async with member() as consumer:
+        consumer.set_acknowledgement_commit_callback(
+            lambda _, offsets, error: reported.append((list(offsets), error is None))
+        )
+        await take(consumer, 2)
+        await anyio.sleep(LOCK_MS / 1000 * 1.5)
+        [error] = (await consumer.commit()).values()
+        assert isinstance(error, AcknowledgementFailed)
+        assert reported == [([0, 1], False)]
+        again = await take(consumer, 2)
+        assert [record.delivery_count for record in again] == [2, 2]
+        assert [*(await consumer.commit()).values()] == [None]
+
+
 async def test_a_failed_body_releases_its_records(
     bootstrap_servers: str, topic: str, member: OpenMember
 ) -> None:

@@ -51,7 +51,7 @@ LEFT_OUT: Mapping[str, str] = {
     "opening": "a first request with another epoch, with acknowledgements, or after an error for a"
     " whole request, which ends the session of this package",
     "not held": "acknowledgements of records that the member does not hold, or of wrong ranges",
-    "renewal": "a renewal in a ShareFetch, or without isRenewAck",
+    "renewal": "a renewal in a ShareFetch, without isRenewAck, or together with decisions",
     "in flight": "a request while another one is in flight",
     "final fetch": "a ShareFetch that closes the session; this package sends ShareAcknowledge",
     "forgotten": "a ShareFetch with acknowledgements for a partition that is not read any more: it"
@@ -267,10 +267,9 @@ class ReplayedSession:
             return "epoch"
         if not self._holds_all(exchange):
             return "not held"
-        if any(
-            (AcknowledgeType.RENEW in batch["acknowledgeTypes"])
-            > (exchange.api == ACKNOWLEDGE and request.get("isRenewAck", False))
-            for _, batch in exchange.acknowledgements()
+        kinds = {kind for _, batch in exchange.acknowledgements() for kind in expanded(batch)}
+        if AcknowledgeType.RENEW in kinds and (
+            len(kinds) > 1 or exchange.api != ACKNOWLEDGE or not request.get("isRenewAck", False)
         ):
             return "renewal"
         if exchange.api == FETCH:

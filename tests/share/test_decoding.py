@@ -78,12 +78,25 @@ async def test_nothing_acquired_is_nothing() -> None:
     assert (decoded.records, decoded.gaps) == ([], [])
 
 
+def damaged(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 0xFF])
+
+
 async def test_offsets_of_a_corrupt_batch_are_neither_records_nor_gaps() -> None:
     """The application acknowledges them by their offsets."""
-    damaged = bytearray(log(3, start=2))
-    damaged[-1] ^= 0xFF
-    decoded = await decode(log(2) + bytes(damaged), (0, 4, 1))
+    decoded = await decode(log(2) + damaged(log(3, start=2)), (0, 4, 1))
     assert offsets(decoded) == [([0, 1], 1)]
     assert (decoded.gaps, decoded.missing) == ([], [])
     assert decoded.error is not None
-    assert decoded.error.partition == 0
+    assert (decoded.error.partition, decoded.error.offset) == (0, 2)
+    assert decoded.error.next_offset == 5
+
+
+async def test_batches_behind_corrupt_ones_are_read() -> None:
+    parts = [log(2, start=start) for start in range(0, 12, 2)]
+    parts[1], parts[2], parts[4] = (damaged(parts[number]) for number in (1, 2, 4))
+    decoded = await decode(b"".join(parts), (0, 4, 1), (5, 11, 2))
+    assert offsets(decoded) == [([0, 1], 1), ([6, 7], 2), ([10, 11], 2)]
+    assert (decoded.gaps, decoded.missing) == ([], [])
+    assert decoded.error is not None
+    assert (decoded.error.offset, decoded.error.next_offset) == (2, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import current_task
-from aiokafkawire.share.acknowledgements import AcknowledgeType
+from aiokafkawire.share.acknowledgements import AcknowledgeType, PartitionAcknowledgements
 from aiokafkawire.share.delivery import DELIVERY_MARGIN_S, ShareDelivery
 from aiokafkawire.share.locks import AcquisitionLock
 from aiokafkawire.share.offset_ranges import OffsetRanges
@@ -39,6 +39,17 @@ class Node:
         self.acknowledged: dict[int, int] = {}
         self.held: OffsetRanges[AcquisitionLock] = OffsetRanges()
         self.held.set(0, count - 1, lock)
+        self.lock = lock
+        self.lost: list[int] = []
+
+    def end_locks(self, first: int, last: int) -> None:
+        self.held.remove(first, last)
+        self.lock.lost.set(first, last, True)
+
+    def complete(
+        self, partition: TopicIdPartition, acknowledgements: PartitionAcknowledgements
+    ) -> None:
+        self.lost += sorted(offset for offset, _ in acknowledgements.expired)
 
     def locks(self, partition: TopicIdPartition) -> OffsetRanges[AcquisitionLock]:
         return self.held
@@ -283,6 +294,28 @@ async def test_the_limit_of_renewals_counts_from_the_delivery(implicit: bool) ->
     clock.time = 35.0
     delivery.maintain()
     assert node.acknowledged == {}
+
+
+async def test_processed_records_whose_lock_ended_are_reported() -> None:
+    """A call must not count them as accepted."""
+    delivery, node, _ = filled(4)
+    task = current_task()
+    assert taken(delivery, task, 4) == [0, 1, 2, 3]
+    node.end_locks(1, 2)
+    assert delivery.mark_processed(task) == {ORDERS.topic_partition}
+    assert node.lost == [1, 2]
+    assert delivery.mark_processed(task) == set()
+
+
+async def test_a_slow_task_reports_each_lost_record_once() -> None:
+    delivery, node, _ = filled(4)
+    task = current_task()
+    iterated(delivery, task, 3)
+    node.end_locks(0, 3)
+    delivery.maintain()
+    assert node.lost == [0, 1]
+    assert delivery.mark_processed(task) == {ORDERS.topic_partition}
+    assert node.lost == [0, 1, 2]
 
 
 def test_in_the_explicit_mode_nothing_is_acknowledged() -> None:

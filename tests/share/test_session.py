@@ -17,7 +17,11 @@ from aiokafkawire.share import session_states as states
 from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
 from aiokafkawire.share.locks import AcquisitionLock
 from aiokafkawire.share.session import TRANSITIONS, ShareSessionMachine
-from aiokafkawire.share.session_context import ACKNOWLEDGE_DELAY_S, PARTITION_BACKOFF_S
+from aiokafkawire.share.session_context import (
+    ACKNOWLEDGE_DELAY_S,
+    PARTITION_BACKOFF_S,
+    RENEWAL_BACKOFF_S,
+)
 from tests import golden
 
 O0, O1 = (TopicIdPartition(UUID(int=1), "orders", number) for number in (0, 1))
@@ -302,7 +306,7 @@ def test_an_expired_lock_is_not_acknowledged() -> None:
     assert types(broker.sent().acknowledgements) == {1: ACCEPT}
     broker.confirm()
     acknowledgements, error = broker.results[-1]
-    assert (acknowledgements.expired, error) == ({0}, None)
+    assert (acknowledgements.expired, error) == ({(0, lock)}, None)
 
 
 def test_an_expired_lock_is_not_acknowledged_with_the_end_of_the_session() -> None:
@@ -324,7 +328,7 @@ def test_if_all_locks_are_expired_nothing_is_sent() -> None:
     broker.now = LOCK_S
     broker.handle(events.RequestDue())
     assert broker.idle()
-    assert broker.results[-1][0].expired == {0}
+    assert broker.results[-1][0].expired == {(0, lock)}
 
 
 def test_a_record_that_is_acquired_again_has_another_lock() -> None:
@@ -337,6 +341,36 @@ def test_a_record_that_is_acquired_again_has_another_lock() -> None:
     assert not broker.session.context.pending
     broker.acknowledge(ACCEPT, 0, lock=new)
     assert broker.session.context.pending
+
+
+def test_each_delivery_of_a_record_has_its_own_result() -> None:
+    """Its lock ended before the first acknowledgement was sent, and it came again."""
+    broker, old = holding(0, 0)
+    broker.session.context.wants_records = True
+    broker.handle(events.RequestDue())
+    broker.sent()
+    broker.acknowledge(ACCEPT, 0, lock=old)
+    first = broker.session.context.pending[O0]
+    broker.now = LOCK_S
+    new = broker.respond(acquired(0, 0))
+    broker.sent()
+    broker.acknowledge(ACCEPT, 0, lock=new)
+    second = broker.session.context.pending[O0]
+    broker.respond()
+    assert types(broker.sent().acknowledgements) == {0: ACCEPT}
+    assert first.expired == {(0, old)}
+    assert (0, new) not in second.expired
+
+
+def test_offsets_whose_locks_end_without_a_decision_are_lost() -> None:
+    broker, lock = holding(0, 5)
+    broker.session.context.urgent = True
+    broker.acknowledge(ACCEPT, 0, lock=lock)
+    broker.sent()
+    broker.acknowledge(RELEASE, 2, lock=lock)
+    broker.now = LOCK_S
+    broker.confirm()
+    assert [*lock.lost] == [(1, 1, True), (3, 5, True)]
 
 
 def test_renewals_go_by_themselves_and_restart_the_lock() -> None:
@@ -386,6 +420,58 @@ def test_a_refused_renewal_restarts_nothing() -> None:
     broker.sent()
     broker.confirm(error=ERROR)
     assert lock.expires_at(0) == LOCK_S
+
+
+def test_renewals_share_no_request_with_decisions() -> None:
+    """The broker refuses all acknowledgements of a partition together."""
+    broker, lock = holding(0, 3)
+    broker.acknowledge(ACCEPT, 0, 3, lock=lock)
+    broker.acknowledge(RENEW, 1, 3, lock=lock)
+    assert types(broker.sent().acknowledgements) == {1: RENEW, 3: RENEW}
+    broker.acknowledge(ACCEPT, 1, lock=lock)
+    broker.confirm(error=ERROR)
+    broker.handle(events.FlushRequested())
+    assert types(broker.sent().acknowledgements) == {0: ACCEPT, 1: ACCEPT}
+    broker.confirm()
+    assert [error is None for _, error in broker.results] == [False, True]
+
+
+def test_a_decision_replaces_a_renewal_that_waits() -> None:
+    broker, lock = holding(0, 1)
+    broker.session.context.urgent = True
+    broker.acknowledge(ACCEPT, 0, lock=lock)
+    broker.sent()
+    broker.acknowledge(RENEW, 1, lock=lock)
+    broker.acknowledge(RELEASE, 1, lock=lock)
+    broker.confirm()
+    assert broker.idle()
+    broker.handle(events.FlushRequested())
+    assert types(broker.sent().acknowledgements) == {1: RELEASE}
+
+
+def test_after_a_refused_renewal_automatic_ones_wait() -> None:
+    broker, lock = holding(0, 0)
+    renewal = events.RecordsAcknowledged(O0, (0,), RENEW, lock, only_undecided=True)
+    broker.handle(renewal)
+    broker.sent()
+    broker.confirm(error=ERROR)
+    broker.handle(renewal)
+    assert broker.idle()
+    broker.now = RENEWAL_BACKOFF_S
+    broker.handle(renewal)
+    assert types(broker.sent().acknowledgements) == {0: RENEW}
+
+
+def test_renewals_that_wait_fail_when_the_session_closes() -> None:
+    broker, lock = holding(0, 1)
+    broker.session.context.urgent = True
+    broker.acknowledge(ACCEPT, 0, lock=lock)
+    broker.sent()
+    broker.acknowledge(RENEW, 1, lock=lock)
+    broker.handle(events.SessionCloseRequested())
+    broker.confirm()
+    assert types(broker.sent().acknowledgements) == {}
+    assert [error is None for _, error in broker.results] == [True, False]
 
 
 def test_one_error_fails_all_acknowledgements_of_its_partition() -> None:
@@ -503,9 +589,9 @@ def test_a_failed_close_is_not_repeated() -> None:
 
 def test_acknowledgements_form_batches_of_consecutive_offsets() -> None:
     acknowledgements = PartitionAcknowledgements()
-    acknowledgements.add((5, 3, 4), ACCEPT)
-    acknowledgements.add((6, 9), RELEASE)
-    acknowledgements.add((10,), RELEASE)
+    acknowledgements.types.set(3, 5, ACCEPT)
+    acknowledgements.types.set(6, 6, RELEASE)
+    acknowledgements.types.set(9, 10, RELEASE)
     assert acknowledgements.batches() == [
         (3, 6, [ACCEPT, ACCEPT, ACCEPT, RELEASE]),
         (9, 10, [RELEASE]),
@@ -548,4 +634,4 @@ def test_an_acknowledgement_whose_lock_expires_before_it_is_sent_fails() -> None
     broker.handle(events.RequestDue())
     assert broker.idle()
     [(acknowledgements, _)] = broker.results
-    assert acknowledgements.expired == {0}
+    assert acknowledgements.expired == {(0, lock)}

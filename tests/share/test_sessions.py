@@ -9,7 +9,13 @@ from uuid import UUID
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
-from aiokafkawire.share.acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
+from aiokafkawire.share.acknowledgements import (
+    GAP,
+    AcknowledgeType,
+    PartitionAcknowledgements,
+    lock_ended_error,
+)
+from aiokafkawire.share.locks import AcquisitionLock
 from aiokafkawire.share.node import ShareNode
 from aiokafkawire.share.sessions import ShareSessions
 from aiokafkawire.types import NodeId, TopicPartition
@@ -37,16 +43,16 @@ def results_of(
 def acknowledged(*offsets: int, expired: int = 0) -> PartitionAcknowledgements:
     """Return acknowledgements; the locks of the first `expired` ones have expired."""
     acknowledgements = PartitionAcknowledgements()
-    acknowledgements.add(offsets, AcknowledgeType.ACCEPT)
+    acknowledgements.types.set(offsets[0], offsets[-1], AcknowledgeType.ACCEPT)
     if expired:
-        acknowledgements.expire(offsets[0], offsets[expired - 1])
+        acknowledgements.expire(offsets[0], offsets[expired - 1], AcquisitionLock(0.0, 1.0))
     return acknowledgements
 
 
 def test_confirmed_and_expired_offsets_have_a_result_each() -> None:
     assert results_of(acknowledged(1, 2, 3, expired=1), None) == [
         (ORDERS_0, [2, 3], None),
-        (ORDERS_0, [1], "the record's acquisition lock has expired"),
+        (ORDERS_0, [1], lock_ended_error().reason),
     ]
 
 
@@ -57,7 +63,8 @@ def test_without_expired_offsets_there_is_one_result() -> None:
 
 def test_gaps_are_no_results() -> None:
     gaps = PartitionAcknowledgements()
-    gaps.add((1, 2), GAP)
+    gaps.types.set(1, 3, GAP)
+    gaps.expire(1, 1, AcquisitionLock(0.0, 1.0))
     assert results_of(gaps, None) == []
 
 

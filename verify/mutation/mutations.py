@@ -229,7 +229,7 @@ _OF_SHARE_GROUPS: dict[str, tuple[str, Operation]] = {
         "share",
         replace("{expression.args[0]}", at="elts[0].args[0]"),
     ),
-    "renewal-sent-in-fetch": ("share", drop(1, at="values[1].values[2].args[0].elt")),
+    "renewal-sent-in-fetch": ("share", replace("{expression.orelse}")),
     "acknowledged-ranges-merge-over-gaps": ("share", drop(1)),
     "acknowledged-records-stay-held": ("share", delete),
 }

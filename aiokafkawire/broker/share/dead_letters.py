@@ -1,4 +1,4 @@
-"""Dead-letter queues of share groups (KIP-1191): given-up records are written to a topic."""
+"""Dead-letter queues of share groups (KIP-1191): archived records are written to a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders, and the records that are to be sent about them."""
+"""Orders, and the records that the outbox sends about them."""
 
 from __future__ import annotations
 
