@@ -206,9 +206,9 @@ class CredentialOperations(Operations):
                 owner=f"{response.principal_type}:{response.principal_name}",
                 token_requester=_requester_of(response),
                 renewers=renewer_names,
-                issue_timestamp=response.issue_timestamp_ms,
-                expiry_timestamp=response.expiry_timestamp_ms,
-                max_timestamp=response.max_timestamp_ms,
+                issue_timestamp_ms=response.issue_timestamp_ms,
+                expiry_timestamp_ms=response.expiry_timestamp_ms,
+                max_timestamp_ms=response.max_timestamp_ms,
             ),
             response.hmac,
         )
@@ -376,9 +376,9 @@ def _token(token: DescribedDelegationToken) -> DelegationToken:
             renewers=tuple(
                 f"{each.principal_type}:{each.principal_name}" for each in token.renewers
             ),
-            issue_timestamp=token.issue_timestamp,
-            expiry_timestamp=token.expiry_timestamp,
-            max_timestamp=token.max_timestamp,
+            issue_timestamp_ms=token.issue_timestamp,
+            expiry_timestamp_ms=token.expiry_timestamp,
+            max_timestamp_ms=token.max_timestamp,
         ),
         token.hmac,
     )

@@ -49,7 +49,7 @@ async def find_hanging(
             continue
         for producer in producers:
             is_open = producer.current_transaction_start_offset is not None
-            if is_open and producer.last_timestamp < oldest:
+            if is_open and (producer.last_timestamp_ms or 0) < oldest:
                 candidates[tp, producer.producer_id] = producer
     hanging = await _without_coordinator(requester, candidates) if candidates else []
     if failed:

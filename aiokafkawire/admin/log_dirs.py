@@ -41,7 +41,7 @@ class LogDirOperations(Operations):
     @overload
     async def describe_log_dirs(
         self,
-        node_ids: Iterable[NodeId] | None = None,
+        broker_ids: Iterable[NodeId] | None = None,
         *,
         timeout_ms: int | None = None,
         return_errors: Literal[False] = False,
@@ -50,7 +50,7 @@ class LogDirOperations(Operations):
     @overload
     async def describe_log_dirs(
         self,
-        node_ids: Iterable[NodeId] | None = None,
+        broker_ids: Iterable[NodeId] | None = None,
         *,
         timeout_ms: int | None = None,
         return_errors: bool,
@@ -58,7 +58,7 @@ class LogDirOperations(Operations):
 
     async def describe_log_dirs(
         self,
-        node_ids: Iterable[NodeId] | None = None,
+        broker_ids: Iterable[NodeId] | None = None,
         *,
         timeout_ms: int | None = None,
         return_errors: bool = False,
@@ -66,7 +66,7 @@ class LogDirOperations(Operations):
         """Describe the log directories of brokers: their replicas, sizes and free space.
 
         Args:
-            node_ids: The brokers; defaults to all.
+            broker_ids: The brokers; defaults to all.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
             return_errors: Return errors as results, instead of raising `PartialFailure`.
 
@@ -80,10 +80,10 @@ class LogDirOperations(Operations):
         """
         requester = self._requester(timeout_ms)
         request = DescribeLogDirsRequest(topics=None)
-        if node_ids is None:
+        if broker_ids is None:
             responses = await requester.request_all(request)
         else:
-            responses = await requester.request_nodes(dict.fromkeys(node_ids, request))
+            responses = await requester.request_nodes(dict.fromkeys(broker_ids, request))
         results = {node_id: _read_dirs(node_id, each) for node_id, each in responses.items()}
         return finish_items(results, "brokers", return_errors=return_errors)
 

@@ -94,7 +94,7 @@ class QuorumOperations(Operations):
                 voter_id=voter_id,
                 voter_directory_id=voter_directory_id,
                 listeners=[
-                    AddRaftVoterListener(name=each.name, host=each.host, port=each.port)
+                    AddRaftVoterListener(name=each.listener, host=each.host, port=each.port)
                     for each in endpoints
                 ],
             )
@@ -127,11 +127,11 @@ class QuorumOperations(Operations):
             )
         )
 
-    async def unregister_broker(self, node_id: NodeId, *, timeout_ms: int | None = None) -> None:
+    async def unregister_broker(self, broker_id: NodeId, *, timeout_ms: int | None = None) -> None:
         """Remove the registration of a broker that does not return, with KRaft.
 
         Args:
-            node_id: The broker, which must be down.
+            broker_id: The broker, which must be down.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Raises:
@@ -139,15 +139,15 @@ class QuorumOperations(Operations):
             UnsupportedVersion: The brokers use ZooKeeper, or are older than 3.3.
             KafkaError: No broker could answer.
         """
-        await self._requester(timeout_ms).request(UnregisterBrokerRequest(broker_id=node_id))
+        await self._requester(timeout_ms).request(UnregisterBrokerRequest(broker_id=broker_id))
 
     async def unregister_controller(
-        self, node_id: NodeId, *, timeout_ms: int | None = None
+        self, controller_id: NodeId, *, timeout_ms: int | None = None
     ) -> None:
         """Remove the registration of a controller that does not return (Kafka 4.4+).
 
         Args:
-            node_id: The controller, which must be down.
+            controller_id: The controller, which must be down.
             timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
 
         Raises:
@@ -156,7 +156,7 @@ class QuorumOperations(Operations):
             KafkaError: No broker could answer.
         """
         await self._requester(timeout_ms).request(
-            UnregisterControllerRequest(controller_id=node_id)
+            UnregisterControllerRequest(controller_id=controller_id)
         )
 
 

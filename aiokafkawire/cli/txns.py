@@ -193,7 +193,7 @@ def _producer_to_dict(producer: ProducerState) -> dict[str, Any]:
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "last_sequence": producer.last_sequence,
-        "last_timestamp_ms": None if producer.last_timestamp < 0 else producer.last_timestamp,
+        "last_timestamp_ms": producer.last_timestamp_ms,
         "start_offset": producer.current_transaction_start_offset,
         "coordinator_epoch": producer.coordinator_epoch,
     }

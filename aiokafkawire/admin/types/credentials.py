@@ -75,18 +75,18 @@ class TokenInformation:
         owner: Principal that authenticates with the token.
         token_requester: Principal that created the token; None before Kafka 3.3.
         renewers: Principals that may renew the token besides the owner.
-        issue_timestamp: Time of creation, in milliseconds since 1970.
-        expiry_timestamp: Time of expiry unless it is renewed, in milliseconds since 1970.
-        max_timestamp: Time until which it can be renewed, in milliseconds since 1970.
+        issue_timestamp_ms: Time of creation, in milliseconds since 1970.
+        expiry_timestamp_ms: Time of expiry unless it is renewed, in milliseconds since 1970.
+        max_timestamp_ms: Time until which it can be renewed, in milliseconds since 1970.
     """
 
     token_id: str
     owner: str
     token_requester: str | None
     renewers: tuple[str, ...]
-    issue_timestamp: int
-    expiry_timestamp: int
-    max_timestamp: int
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)

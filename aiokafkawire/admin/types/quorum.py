@@ -13,9 +13,9 @@ __all__ = ("QuorumInfo", "QuorumNode", "QuorumReplicaState", "RaftVoterEndpoint"
 
 @dataclass(frozen=True, slots=True)
 class RaftVoterEndpoint:
-    """Address of a controller; `name` is that of the listener."""
+    """Address of a controller, with the name of its listener."""
 
-    name: str
+    listener: str
     host: str
     port: int
 

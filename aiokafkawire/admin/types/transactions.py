@@ -45,7 +45,8 @@ class ProducerState:
         producer_id: Id of the producer.
         producer_epoch: Epoch of its last batch.
         last_sequence: Sequence number of its last record; -1 after a transaction marker.
-        last_timestamp: Timestamp of its last batch, in milliseconds since 1970; -1 if unknown.
+        last_timestamp_ms: Timestamp of its last batch, in milliseconds since 1970; None if
+            unknown.
         coordinator_epoch: Epoch of the transaction coordinator; None without a transaction.
         current_transaction_start_offset: First offset of its open transaction; None without one.
     """
@@ -53,7 +54,7 @@ class ProducerState:
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    last_timestamp: int
+    last_timestamp_ms: int | None
     coordinator_epoch: int | None
     current_transaction_start_offset: int | None
 

@@ -50,8 +50,8 @@ _VOLATILE = frozenset(
             "finalized_features_epoch",
             "usable_bytes",
         ),
-        *("issue_timestamp", "expiry_timestamp", "max_timestamp", "timestamp_ms"),
-        *("last_timestamp", "transaction_start_time_ms", "high_watermark", "log_end_offset"),
+        *("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "timestamp_ms"),
+        *("last_timestamp_ms", "transaction_start_time_ms", "high_watermark", "log_end_offset"),
         *("last_fetch_timestamp", "last_caught_up_timestamp"),
     }
 )

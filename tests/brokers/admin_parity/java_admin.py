@@ -45,8 +45,11 @@ _RENAMED = {
     "consumer_id": "member_id",
     "coordinator": "coordinator_id",
     "elr": "eligible_leader_replicas",
+    "expiry_timestamp": "expiry_timestamp_ms",
+    "issue_timestamp": "issue_timestamp_ms",
+    "last_timestamp": "last_timestamp_ms",
     "leader": "leader_id",
-    "listener": "name",
+    "max_timestamp": "max_timestamp_ms",
     "size": "size_bytes",
     "timestamp": "timestamp_ms",
 }

@@ -23,7 +23,9 @@ from tests.brokers.admin_parity.java_admin import JavaAdmin
 
 __all__ = ("CASES",)
 
-TIMES = frozenset({"issue_timestamp", "expiry_timestamp", "max_timestamp", "token_id", "hmac"})
+TIMES = frozenset(
+    {"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "token_id", "hmac"}
+)
 ITERATIONS = 4_096
 
 
