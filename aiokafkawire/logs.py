@@ -51,6 +51,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "kafka_partition": "partition number",
         "kafka_partitions": "how many partitions the line is about",
         "kafka_offset": "offset",
+        "kafka_attempt": "number of the attempt of a worker to process a record, from 1",
         "kafka_reset": "source of the start position",
         "kafka_transactional_id": "`transactional_id`",
         "kafka_producer_id": "producer id",

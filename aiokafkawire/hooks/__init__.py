@@ -39,6 +39,7 @@ from .protocols import (
     SendEndedHook,
     ThrottleHook,
 )
+from .record_log_fields import RecordLogFields
 
 __all__ = (
     "NO_HOOKS",
@@ -59,6 +60,7 @@ __all__ = (
     "ProcessEndedHook",
     "Processing",
     "ReceiveHook",
+    "RecordLogFields",
     "RecordsReceived",
     "RequestEnded",
     "RequestHook",
