@@ -145,14 +145,22 @@ def do_job(report: Report, kafka: Kafka, topic: str, library: str, records: int)
     group = f"{library}-{uuid.uuid4().hex[:8]}"
     dead_topic = f"{group}.dead"
     kafka.create_topic(dead_topic, partitions=1, replication_factor=REPLICAS)
-    good = {number for number in range(records) if not is_poison(number)}
+    poison = {number for number in range(records) if is_poison(number)}
+    good = set(range(records)) - poison
     began = time.monotonic()
+
+    def read_dead() -> frozenset[int]:
+        letters = confluent_reader.log(kafka.bootstrap_servers, dead_topic)
+        return frozenset(number for entries in letters.values() for _, number in entries)
+
     with job_members(library, kafka, topic, group) as members:
         try:
             fail(report, kafka, topic, members, records)
         except WaitFailed as error:
             report.saw(f"{library}: {error}")
-        members.wait_until_quiet(lambda: good.issubset(members.numbers("done")))
+        members.wait_until_quiet(
+            lambda: good.issubset(members.numbers("done")) and poison.issubset(read_dead())
+        )
         for member in members.alive:
             member.ask_to_end()
         for member in members.alive:
@@ -161,10 +169,8 @@ def do_job(report: Report, kafka: Kafka, topic: str, library: str, records: int)
             except WaitFailed as error:
                 report.saw(str(error))
         done, failed = members.numbers("done"), members.numbers("failed")
-    letters = confluent_reader.log(kafka.bootstrap_servers, dead_topic)
-    dead = frozenset(number for entries in letters.values() for _, number in entries)
     report.saw(f"{library}: {time.monotonic() - began:.0f} s")
-    return JobResult(records, done, len(failed), dead)
+    return JobResult(records, done, len(failed), read_dead())
 
 
 def worker_group(kafka: Kafka, records: int = 200_000) -> Report:
