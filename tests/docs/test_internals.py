@@ -95,14 +95,19 @@ async def read_one(broker: KafkaBroker, trace: Trace) -> None:
 
 
 async def rejoin(broker: KafkaBroker, trace: Trace) -> None:
+    servers = broker.bootstrap_servers
+    async with Producer(bootstrap_servers=servers) as producer:
+        await producer.send_and_wait("orders", b"book")
     async with Consumer(
         "orders",
         group_id="billing",
-        bootstrap_servers=broker.bootstrap_servers,
+        bootstrap_servers=servers,
+        auto_offset_reset="earliest",
         heartbeat_interval_ms=50,
         session_timeout_ms=6_000,
     ) as consumer:
-        await consumer.getmany(timeout_ms=100)
+        # Without a position, nothing is committed on revocation, and no epoch is validated.
+        assert await consumer.getmany(timeout_ms=20_000)
         with trace:
             # The next Heartbeat to be answered may be on its way already: trace a whole one.
             await consumer.getmany(timeout_ms=200)
