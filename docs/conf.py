@@ -40,7 +40,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         r"py:.*",
-        r"(collections|typing|re|pathlib|types|enum|os|ssl|opentelemetry|pyarrow|uuid|datetime)\..*",
+        r"(collections|typing|re|pathlib|types|enum|os|ssl|opentelemetry|prometheus_client|pyarrow|uuid|datetime)\..*",
     ),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),

@@ -15,7 +15,17 @@ import pytest
 import aiokafkawire
 
 PACKAGE = Path(aiokafkawire.__file__).parent
-OUTSIDE = ("runtime", "cli", "testing", "spark", "oauth", "blocking.py", "taskiq.py", "__main__.py")
+OUTSIDE = (
+    "runtime",
+    "cli",
+    "testing",
+    "spark",
+    "oauth",
+    "blocking.py",
+    "prometheus.py",
+    "taskiq.py",
+    "__main__.py",
+)
 """The seam itself, and what is not run in a simulation: there are no identity providers in it."""
 
 REAL_TIME = (
