@@ -48,8 +48,9 @@ async def find_hanging(
             failed[tp] = producers
             continue
         for producer in producers:
-            is_open = producer.current_transaction_start_offset is not None
-            if is_open and (producer.last_timestamp_ms or 0) < oldest:
+            if producer.current_transaction_start_offset is None:
+                continue
+            if producer.last_timestamp_ms is None or producer.last_timestamp_ms < oldest:
                 candidates[tp, producer.producer_id] = producer
     hanging = await _without_coordinator(requester, candidates) if candidates else []
     if failed:

@@ -10,11 +10,11 @@ from aiokafkawire.admin.arguments import as_list, new_topics
 from aiokafkawire.admin.describe_topics import TopicDescriber
 from aiokafkawire.admin.items import ItemRequest, ItemResult, finish_items, topic_context
 from aiokafkawire.admin.operations import Operations
-from aiokafkawire.admin.response_values import unless_negative, unless_zero
+from aiokafkawire.admin.response_values import known_member, unless_negative, unless_zero
+from aiokafkawire.admin.types.configs import ConfigEntry, ConfigSource
 from aiokafkawire.admin.types.topics import (
     CreatedTopic,
     NewTopic,
-    TopicConfigEntry,
     TopicDescription,
     TopicListing,
 )
@@ -264,8 +264,12 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
     configs = None
     if topic.num_partitions >= 0 and topic.configs is not None:
         configs = {
-            entry.name: TopicConfigEntry(
-                entry.name, entry.value, entry.read_only, entry.is_sensitive
+            entry.name: ConfigEntry(
+                entry.name,
+                entry.value,
+                known_member(ConfigSource, entry.config_source, ConfigSource.UNKNOWN),
+                entry.read_only,
+                entry.is_sensitive,
             )
             for entry in topic.configs
         }

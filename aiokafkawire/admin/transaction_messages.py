@@ -100,8 +100,8 @@ def _producer(state: WireProducerState) -> ProducerState:
     return ProducerState(
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
-        last_sequence=state.last_sequence,
-        last_timestamp_ms=None if state.last_timestamp < 0 else state.last_timestamp,
+        last_sequence=unless_negative(state.last_sequence),
+        last_timestamp_ms=unless_negative(state.last_timestamp),
         coordinator_epoch=unless_negative(state.coordinator_epoch),
         current_transaction_start_offset=unless_negative(state.current_txn_start_offset),
     )

@@ -51,7 +51,7 @@ async def admin(cluster: ScriptedCluster) -> ScriptedAdmin:
     return ScriptedAdmin(cluster)
 
 
-def producing(*states: tuple[int, int, int]) -> Callable[[Any], Any]:
+def producing(*states: tuple[int, int, int], last_sequence: int = 4) -> Callable[[Any], Any]:
     """Answer with producer id, start of the transaction and last timestamp, in each partition."""
 
     def answer(request: producers.DescribeProducersRequest) -> Any:
@@ -59,7 +59,7 @@ def producing(*states: tuple[int, int, int]) -> Callable[[Any], Any]:
             producers.ProducerState(
                 producer_id=producer_id,
                 producer_epoch=3,
-                last_sequence=4,
+                last_sequence=last_sequence,
                 last_timestamp=timestamp,
                 coordinator_epoch=-1,
                 current_txn_start_offset=start,
@@ -130,6 +130,12 @@ async def test_producers_of_partitions(cluster: ScriptedCluster, admin: Scripted
     }
     await admin.describe_producers([TP], broker_id=3)
     assert cluster.sent[-1].to == ToNode(3)
+
+
+async def test_what_a_producer_lacks_is_none(cluster: ScriptedCluster, admin: ScriptedAdmin):
+    cluster.answer(ApiKey.DESCRIBE_PRODUCERS, producing((7, -1, -1), last_sequence=-1))
+    ((producer,),) = (await admin.describe_producers([TP])).values()
+    assert producer == ProducerState(7, 3, None, None, None, None)
 
 
 async def test_a_transaction(cluster: ScriptedCluster, admin: ScriptedAdmin):

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from aiokafkawire import Admin
-from aiokafkawire.admin import NewTopic
+from aiokafkawire.admin import ConfigSource, NewTopic
 from aiokafkawire.errors import BrokerError, PartialFailure, UnsupportedVersion
 from tests.behaviour.features import needs, without
 from tests.behaviour.support import eventually
@@ -38,6 +38,8 @@ async def test_topics_from_creation_to_deletion(admin: Admin):
         [NewTopic(first, 3, 1, configs={"cleanup.policy": "compact"}), NewTopic(second, 1, 1)]
     )
     assert list(created) == [first, second]
+    if (configs := created[first].configs) is not None:
+        assert configs["cleanup.policy"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
     await wait_listed(admin, first, second)
     described = await admin.describe_topics([first, second])
     assert {name: len(topic.partitions) for name, topic in described.items()} == {

@@ -47,7 +47,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A config in `describe_configs`.
+    """A config of a resource, in `describe_configs` and of a topic in `create_topics`.
 
     Attributes:
         name: Name of the config.

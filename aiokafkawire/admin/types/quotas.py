@@ -18,15 +18,15 @@ class ClientQuotaEntity:
         ClientQuotaEntity({"user": "alice", "client-id": None})
     """
 
-    items: tuple[tuple[str, str | None], ...]
+    _entries: tuple[tuple[str, str | None], ...]
 
     def __init__(self, entries: Mapping[str, str | None]) -> None:
-        object.__setattr__(self, "items", tuple(sorted(entries.items())))
+        object.__setattr__(self, "_entries", tuple(sorted(entries.items())))
 
     @property
     def entries(self) -> dict[str, str | None]:
         """Names by entity type."""
-        return dict(self.items)
+        return dict(self._entries)
 
     def __repr__(self) -> str:
         return f"ClientQuotaEntity({self.entries!r})"

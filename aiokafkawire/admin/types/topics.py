@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from aiokafkawire.admin.types.acl_operation import AclOperation
+from aiokafkawire.admin.types.configs import ConfigEntry
 from aiokafkawire.types import NodeId
 
 __all__ = (
     "CreatedTopic",
     "EnsuredTopic",
     "NewTopic",
-    "TopicConfigEntry",
     "TopicDescription",
     "TopicListing",
     "TopicPartitionInfo",
@@ -51,16 +51,6 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicConfigEntry:
-    """A config of a created topic; `value` is None if it is sensitive."""
-
-    name: str
-    value: str | None
-    is_read_only: bool
-    is_sensitive: bool
-
-
-@dataclass(frozen=True, slots=True)
 class CreatedTopic:
     """A topic that `create_topics` created, or would create with `validate_only`.
 
@@ -77,7 +67,7 @@ class CreatedTopic:
     topic_id: UUID | None = None
     num_partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, TopicConfigEntry] | None = None
+    configs: Mapping[str, ConfigEntry] | None = None
 
 
 @dataclass(frozen=True, slots=True)

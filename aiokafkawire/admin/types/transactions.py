@@ -44,16 +44,15 @@ class ProducerState:
     Attributes:
         producer_id: Id of the producer.
         producer_epoch: Epoch of its last batch.
-        last_sequence: Sequence number of its last record; -1 after a transaction marker.
-        last_timestamp_ms: Timestamp of its last batch, in milliseconds since 1970; None if
-            unknown.
+        last_sequence: Sequence number of its last record; None after a transaction marker.
+        last_timestamp_ms: Timestamp of its last batch, in milliseconds since 1970; None if unknown.
         coordinator_epoch: Epoch of the transaction coordinator; None without a transaction.
         current_transaction_start_offset: First offset of its open transaction; None without one.
     """
 
     producer_id: int
     producer_epoch: int
-    last_sequence: int
+    last_sequence: int | None
     last_timestamp_ms: int | None
     coordinator_epoch: int | None
     current_transaction_start_offset: int | None

@@ -15,6 +15,7 @@ from tests.brokers.admin_parity.java_admin import JavaAdmin
 __all__ = ("CASES",)
 
 MINUS_ONE_IS_NONE = {"offset", "timestamp_ms"}
+CREATED_CONFIG = ("name", "value", "source", "is_read_only", "is_sensitive")
 FUTURE_MS = 4_102_444_800_000
 
 
@@ -53,9 +54,7 @@ def java_created(java: JavaAdmin, name: str) -> dict[str, Any]:
                 num_partitions=java.call(result.numPartitions(topic)),
                 replication_factor=java.call(result.replicationFactor(topic)),
                 configs={
-                    key: Struct(
-                        {field: entry[field] for field in ("name", "value", "is_read_only")}
-                    )
+                    key: Struct({field: entry[field] for field in CREATED_CONFIG})
                     for key, entry in configs.items()
                 },
             )
