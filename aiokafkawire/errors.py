@@ -464,6 +464,8 @@ class DeserializationFailed(KafkaError):
     """
 
     def __init__(self, reason: str = "", *, record: Any = None, **context: Any) -> None:
+        if record is not None:
+            context.update(topic=record.topic, partition=record.partition, offset=record.offset)
         super().__init__(reason, **context)
         self.record = record
 

@@ -47,23 +47,8 @@ def make_serializer(wanted: SerializerArgument[Any] | None) -> Serializer | None
     Raises:
         TypeError: Values of this type cannot be serialized.
     """
-    if wanted is None or wanted is bytes:
-        return None
-    if not isinstance(wanted, type):
-        return _require_function(wanted)
-    if wanted is str:
-        return str.encode
-    if wanted in {dict, list}:
-        return _to_json
-    if hasattr(wanted, "model_dump_json"):
-        return lambda value: value.model_dump_json().encode()
-    if hasattr(wanted, "__struct_fields__"):
-        import msgspec  # noqa: PLC0415 - it is there if the type is
-
-        return msgspec.json.encode
-    if dataclasses.is_dataclass(wanted):
-        return lambda value: _to_json(dataclasses.asdict(value))
-    raise _unknown_type(wanted)
+    serializer, _ = _functions(wanted)
+    return serializer
 
 
 def make_deserializer(wanted: DeserializerArgument[Any] | None) -> Deserializer | None:
@@ -80,24 +65,33 @@ def make_deserializer(wanted: DeserializerArgument[Any] | None) -> Deserializer 
     Raises:
         TypeError: Values of this type cannot be deserialized.
     """
+    _, deserializer = _functions(wanted)
+    return deserializer
+
+
+def _functions(wanted: Any) -> tuple[Serializer | None, Deserializer | None]:
+    """Return the serializer and the deserializer for a type; a function stands for both."""
     if wanted is None or wanted is bytes:
-        return None
+        return None, None
     if not isinstance(wanted, type):
-        return _require_function(wanted)
+        function = _require_function(wanted)
+        return function, function
     if wanted is str:
-        return bytes.decode
+        return str.encode, bytes.decode
     if wanted in {dict, list}:
-        return _from_json(wanted)
+        return _to_json, _from_json(wanted)
     validate_json = getattr(wanted, "model_validate_json", None)
     if validate_json is not None:
-        return validate_json  # type: ignore[no-any-return]
+        return lambda value: value.model_dump_json().encode(), validate_json
     if hasattr(wanted, "__struct_fields__"):
         import msgspec  # noqa: PLC0415 - it is there if the type is
 
-        return msgspec.json.Decoder(wanted).decode
+        return msgspec.json.encode, msgspec.json.Decoder(wanted).decode
     if dataclasses.is_dataclass(wanted):
         to_dict = _from_json(dict)
-        return lambda data: wanted(**to_dict(data))
+        return lambda value: _to_json(dataclasses.asdict(value)), lambda data: wanted(
+            **to_dict(data)
+        )
     raise _unknown_type(wanted)
 
 

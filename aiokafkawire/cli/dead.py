@@ -12,6 +12,7 @@ import click
 from aiokafkawire.cli.admin_command import (
     AdminCommand,
     Changing,
+    Errors,
     admin_command,
     changing,
     print_results,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from aiokafkawire.worker.letters import DeadLetterContent
 
 __all__ = ("dead",)
-
-Errors = Sequence[Exception]
 
 TOPIC_METAVAR = "TOPIC[:PARTITIONS]"
 

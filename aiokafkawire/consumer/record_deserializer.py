@@ -96,9 +96,5 @@ def _deserialize(
     except Exception as error:
         # Not with the error's text, which may have the value.
         raise DeserializationFailed(
-            f"the {part} cannot be deserialized: {type(error).__name__}",
-            record=record,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
+            f"the {part} cannot be deserialized: {type(error).__name__}", record=record
         ) from error

@@ -44,7 +44,7 @@ logger = logging.getLogger("aiokafkawire.worker")
 
 T = TypeVar("T")
 
-RECORDS_PER_TURN = 64
+MAX_RECORDS_PER_RUN = 64
 """Records of an item that are processed before items of other partitions, and other tasks, run."""
 
 WRITE_BACKOFF_S = 1.0
@@ -116,7 +116,7 @@ class Executor:
             return
         now, handler, breaker = self._runtime.clock.now, item.handler, self._breaker
         is_plain, function = handler.is_plain, handler.function
-        for record in item.records[item.index : item.index + self._turn_limit()]:
+        for record in item.records[item.index : item.index + self._run_limit()]:
             item.started = now()
             try:
                 if is_plain:
@@ -140,7 +140,7 @@ class Executor:
                     return
             if breaker is not None and not breaker.can_start:
                 break
-        self._scheduler.yield_turn(item)
+        self._scheduler.requeue(item)
 
     async def _run_batches(self, item: WorkItem) -> None:
         """Process the records of an item together, or one by one after `SplitBatch`.
@@ -148,7 +148,7 @@ class Executor:
         Records of a handler of one record are batches of one here.
         """
         observer = self._observer
-        for _ in range(self._turn_limit()):
+        for _ in range(self._run_limit()):
             item.started = self._runtime.clock.now()
             is_split = item.handler.batch is None or item.batch_failure is not None
             number = 1 if is_split else item.remaining
@@ -164,7 +164,7 @@ class Executor:
                 return
             if self._breaker is not None and not self._breaker.can_start:
                 break
-        self._scheduler.yield_turn(item)
+        self._scheduler.requeue(item)
 
     async def _run_batch(
         self, item: WorkItem, number: int, attempt: Processing | None = None
@@ -202,10 +202,10 @@ class Executor:
                 return False
         return failure is None or await self._on_failure(item, failure, number)
 
-    def _turn_limit(self) -> int:
-        """Return how many records a running item may process: a probe ends its turn after one."""
+    def _run_limit(self) -> int:
+        """Return how many records a running item may process: one as a probe."""
         if self._breaker is None or self._breaker.state is BreakerState.CLOSED:
-            return RECORDS_PER_TURN
+            return MAX_RECORDS_PER_RUN
         return 1
 
     async def _within_limits(self, item: WorkItem, process: Callable[[], Awaitable[T]]) -> T:
@@ -264,11 +264,7 @@ class Executor:
         except Exception as error:
             # Not with the error's text, which may have the value.
             raise DeserializationFailed(
-                f"the record cannot be deserialized: {type(error).__name__}",
-                record=record,
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
+                f"the record cannot be deserialized: {type(error).__name__}", record=record
             ) from error
 
     async def _call(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Clock, Supervisor, checkpoint, current_task
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker.executor import RECORDS_PER_TURN, Executor, HandlerFailed
+from aiokafkawire.worker.executor import MAX_RECORDS_PER_RUN, Executor, HandlerFailed
 from aiokafkawire.worker.scheduler import Scheduler
 
 __all__ = ("ExecutorPool",)
@@ -110,15 +110,15 @@ class ExecutorPool:
     async def _execute_items(self) -> None:
         scheduler, executor, now = self._scheduler, self.executor, self._clock.now
         wake = AutoResetEvent()
-        left = RECORDS_PER_TURN
+        left = MAX_RECORDS_PER_RUN
         while True:
             item = scheduler.take(now())
             if item is None:
                 self._idle.append(wake)
                 await wake.wait()
-                left = RECORDS_PER_TURN
+                left = MAX_RECORDS_PER_RUN
                 continue
-            if left == RECORDS_PER_TURN:
+            if left == MAX_RECORDS_PER_RUN:
                 self._wake_executors()
             before = item.remaining
             try:
@@ -142,7 +142,7 @@ class ExecutorPool:
             left -= max(1, before - item.remaining)
             if left <= 0:
                 await checkpoint()
-                left = RECORDS_PER_TURN
+                left = MAX_RECORDS_PER_RUN
 
     def _check_due(self) -> None:
         """Let `_release_due` know if the next delayed item is another one."""

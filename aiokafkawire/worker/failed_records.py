@@ -6,7 +6,6 @@ import contextlib
 import logging
 from collections.abc import Collection, Mapping
 
-from aiokafkawire.admin import Admin
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.errors import KafkaError, RecordTooLarge
 from aiokafkawire.logs import log_fields
@@ -19,7 +18,7 @@ from aiokafkawire.worker.letters import (
     Origin,
     RetryState,
     dead_letter_headers,
-    place_headers,
+    origin_headers,
     read_origin,
     read_retry_state,
     retry_headers,
@@ -29,7 +28,7 @@ from aiokafkawire.worker.outputs import FinishedRecord, OutputRecord
 from aiokafkawire.worker.partition_work import WorkItem
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
-__all__ = ("FailedRecordWriter", "RetryTopic", "ensure_topics", "retry_topics")
+__all__ = ("FailedRecordWriter", "RetryTopic", "retry_topics")
 
 logger = logging.getLogger("aiokafkawire.worker")
 
@@ -54,16 +53,6 @@ def retry_topics(group_id: str, handlers: Collection[RecordHandler]) -> dict[str
     delays = sorted({delay for handler in handlers for delay in handler.retries.delays_ms})
     topics = [RetryTopic(retry_topic(group_id, delay), delay) for delay in delays]
     return {topic.name: topic for topic in topics}
-
-
-async def ensure_topics(admin: Admin, topics: Collection[str]) -> None:
-    """Create topics that do not exist, with the brokers' defaults.
-
-    Raises:
-        PartialFailure: A topic does not exist and cannot be created.
-    """
-    if topics:
-        await admin.ensure_topics(topics)
 
 
 class FailedRecordWriter:
@@ -160,7 +149,7 @@ class FailedRecordWriter:
             failed: The record and its last failure.
             is_short: Whether only the origin is left of its headers.
         """
-        record, make_headers = failed.record, place_headers if is_short else dead_letter_headers
+        record, make_headers = failed.record, origin_headers if is_short else dead_letter_headers
         headers = make_headers(failed, self._config.dead_letter_headers)
         output = OutputRecord(self._config.dead_letters, record.value, record.key, headers=headers)
         return FinishedRecord(record, failed.origin, failed.attempts, (output,), failed)

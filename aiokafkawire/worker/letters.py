@@ -13,14 +13,14 @@ from typing import Literal, NamedTuple
 from aiokafkawire.records import Record
 
 __all__ = (
-    "DIALECTS",
+    "HEADER_FORMATS",
     "DeadLetterContent",
-    "Dialect",
     "FailedRecord",
+    "HeaderFormat",
     "Origin",
     "RetryState",
     "dead_letter_headers",
-    "place_headers",
+    "origin_headers",
     "read_dead_letter",
     "read_origin",
     "read_retry_state",
@@ -31,7 +31,7 @@ __all__ = (
 
 Header = tuple[str, bytes | None]
 
-Dialect = Literal["kafka", "spring", "connect", "streams"]
+HeaderFormat = Literal["kafka", "spring", "connect", "streams"]
 
 MAX_MESSAGE = 1_000
 """Limit of the text of an exception, in characters."""
@@ -177,33 +177,33 @@ def read_retry_state(record: Record) -> RetryState:
 # --- dead letters ---
 
 
-def dead_letter_headers(failed: FailedRecord, dialect: Dialect) -> list[Header]:
+def dead_letter_headers(failed: FailedRecord, header_format: HeaderFormat) -> list[Header]:
     """Return the headers of a dead letter: those of the record, and what failed."""
-    fields = DIALECTS[dialect]
+    fields = HEADER_FORMATS[header_format]
     return [
         *_without(failed.record.headers, (RETRY_PREFIX, *fields)),
         *((name, value(failed)) for name, value in fields.items()),
     ]
 
 
-def place_headers(failed: FailedRecord, dialect: Dialect) -> list[Header]:
+def origin_headers(failed: FailedRecord, header_format: HeaderFormat) -> list[Header]:
     """Return the headers of a dead letter that is too large with all of them: its origin alone."""
     return [
         (name, value(failed))
-        for name, value in DIALECTS[dialect].items()
+        for name, value in HEADER_FORMATS[header_format].items()
         if name.endswith(("topic", "partition", "offset"))
     ]
 
 
-def read_origin(record: Record, dialect: Dialect) -> Origin | None:
+def read_origin(record: Record, header_format: HeaderFormat) -> Origin | None:
     """Return where the record of a dead letter was written first; None without headers."""
-    fields, headers = DIALECTS[dialect], dict(record.headers)
+    fields, headers = HEADER_FORMATS[header_format], dict(record.headers)
     places = [name for name in fields if name.endswith(("topic", "partition", "offset"))]
     values = [headers.get(name) for name in places]
     if len(values) < 3 or None in values:
         return None
     topic, partition, offset = (value or b"" for value in values)
-    read = _read_binary if dialect == "spring" else int
+    read = _read_binary if header_format == "spring" else int
     try:
         origin = Origin(topic.decode(), read(partition), read(offset), record.timestamp_ms)
     except ValueError:
@@ -212,9 +212,9 @@ def read_origin(record: Record, dialect: Dialect) -> Origin | None:
 
 
 def read_dead_letter(record: Record) -> DeadLetterContent | None:
-    """Return what the headers of a dead letter say, in any dialect; None if they are no such."""
-    for dialect in DIALECTS:
-        origin = read_origin(record, dialect)
+    """Return what the headers of a dead letter say, in any format; None if they are no such."""
+    for header_format in HEADER_FORMATS:
+        origin = read_origin(record, header_format)
         if origin is not None:
             break
     else:
@@ -222,13 +222,13 @@ def read_dead_letter(record: Record) -> DeadLetterContent | None:
     texts = {
         name: value.decode(errors="replace") for name, value in record.headers if value is not None
     }
-    names = ERROR_FIELDS[dialect]
+    names = ERROR_FIELDS[header_format]
     return DeadLetterContent(
         origin,
         error=texts.get(names.error, ""),
         message=texts.get(names.message, ""),
         stacktrace=texts.get(names.stacktrace, ""),
-        headers=_without(record.headers, tuple(DIALECTS[dialect])),
+        headers=_without(record.headers, tuple(HEADER_FORMATS[header_format])),
     )
 
 
@@ -287,7 +287,7 @@ _ORIGIN: _Fields = {
     "offset": lambda failed: _text(failed.origin.offset),
 }
 
-DIALECTS: Mapping[Dialect, _Fields] = MappingProxyType(
+HEADER_FORMATS: Mapping[HeaderFormat, _Fields] = MappingProxyType(
     {
         # KIP-1191, and the exception.
         "kafka": _fields(
@@ -347,9 +347,9 @@ DIALECTS: Mapping[Dialect, _Fields] = MappingProxyType(
         ),
     }
 )
-"""Headers of dead letters, by dialect."""
+"""Headers of dead letters, by format."""
 
-ERROR_FIELDS: Mapping[Dialect, ErrorFields] = MappingProxyType(
+ERROR_FIELDS: Mapping[HeaderFormat, ErrorFields] = MappingProxyType(
     {
         "kafka": ErrorFields(
             "__dlq.errors.exception", "__dlq.errors.message", "__dlq.errors.stacktrace"
@@ -369,4 +369,4 @@ ERROR_FIELDS: Mapping[Dialect, ErrorFields] = MappingProxyType(
         ),
     }
 )
-"""Headers with the exception, by dialect."""
+"""Headers with the exception, by format."""

@@ -90,7 +90,7 @@ class Scheduler:
         self._retry_topics = set(retry_topics)
         self._fenced: dict[TopicPartition, PartitionWork] = {}  # whose records still run
         self._partitions: dict[TopicPartition, PartitionWork] = {}
-        self._turns: deque[PartitionWork] = deque()  # those with ready records
+        self._ready_partitions: deque[PartitionWork] = deque()
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._collected: list[tuple[float, int, CollectedBatch]] = []  # some are items already
         self._order = count()
@@ -157,7 +157,7 @@ class Scheduler:
         discarded = sum(item.size for item in work.ready)
         discarded += sum(item.size for items in work.waiting.values() for item in items)
         if work.ready and work.previous is None:
-            self._turns.remove(work)
+            self._ready_partitions.remove(work)
             self.ready -= len(work.ready)
         work.ready.clear()
         work.waiting.clear()
@@ -229,16 +229,16 @@ class Scheduler:
             heapq.heapify(self._collected)
 
     def take(self, now: float) -> WorkItem | None:
-        """Return the next item to run; partitions take turns. None if none is ready."""
+        """Return the next item to run, or None. Partitions are served in round-robin order."""
         if self._delayed and self._delayed[0][0] <= now:
             self.release_due(now)
-        if not self._turns or (self.breaker is not None and not self.breaker.can_start):
+        if not self._ready_partitions or (self.breaker is not None and not self.breaker.can_start):
             return None
-        work = self._turns.popleft()
+        work = self._ready_partitions.popleft()
         item = work.ready.popleft()
         self.ready -= 1
         if work.ready:
-            self._turns.append(work)
+            self._ready_partitions.append(work)
         work.running[item] = None
         if self.breaker is not None:
             self.breaker.on_started(item)
@@ -290,7 +290,7 @@ class Scheduler:
         if following is not None and following.previous is work:
             following.previous = None
             if following.ready:
-                self._turns.append(following)
+                self._ready_partitions.append(following)
                 self.ready += len(following.ready)
 
     def abandon(self, item: WorkItem) -> None:
@@ -298,7 +298,7 @@ class Scheduler:
         item.count_finished()
         item.partition.running.pop(item, None)
 
-    def yield_turn(self, item: WorkItem) -> None:
+    def requeue(self, item: WorkItem) -> None:
         """Let items of other partitions run before the next record of a running item."""
         work = item.partition
         if work.state is _ACTIVE:
@@ -323,7 +323,7 @@ class Scheduler:
     @property
     def is_busy(self) -> bool:
         """True if records run, or may run before the next delayed one is due."""
-        if self._turns and (self.breaker is None or self.breaker.can_start):
+        if self._ready_partitions and (self.breaker is None or self.breaker.can_start):
             return True
         return bool(self._fenced) or any(work.running for work in self._partitions.values())
 
@@ -369,7 +369,7 @@ class Scheduler:
         work = item.partition
         if work.previous is None:
             if not work.ready:
-                self._turns.append(work)
+                self._ready_partitions.append(work)
             self.ready += 1
         work.ready.append(item)
 

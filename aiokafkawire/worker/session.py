@@ -26,7 +26,6 @@ from aiokafkawire.worker.executor import Executor
 from aiokafkawire.worker.executor_pool import ExecutorPool
 from aiokafkawire.worker.failed_records import (
     FailedRecordWriter,
-    ensure_topics,
     retry_topics,
 )
 from aiokafkawire.worker.handlers import RecordHandler
@@ -152,8 +151,9 @@ class WorkerSession(Session, RebalanceListener):
         if self.config.create_topics:
             writes_letters = self.config.on_exhausted == "dead_letter"
             letters = [self.config.dead_letters] if writes_letters else []
-            async with self.clients.make_admin() as admin:
-                await ensure_topics(admin, [*self._intake.retry_topics, *letters])
+            if names := [*self._intake.retry_topics, *letters]:
+                async with self.clients.make_admin() as admin:
+                    await admin.ensure_topics(names)
         self._intake.add_existing_topics(await self.clients.consumer.topics())
         self.clients.consumer.subscribe(self._intake.topics, listener=self)
 

@@ -22,8 +22,10 @@ class NoSuchCustomer(Exception):
     """An exception of the application."""
 
 
-async def fill(servers: str, dialect: Any) -> None:
-    worker = Worker(bootstrap_servers=servers, group_id="billing", dead_letter_headers=dialect)
+async def fill(servers: str, header_format: Any) -> None:
+    worker = Worker(
+        bootstrap_servers=servers, group_id="billing", dead_letter_headers=header_format
+    )
 
     @worker.on("orders", retries=RetryPolicy(attempts=1))
     async def process(record: Any) -> None:

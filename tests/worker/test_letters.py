@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.worker.letters import (
-    DIALECTS,
+    HEADER_FORMATS,
     RETRY_PREFIX,
-    Dialect,
     FailedRecord,
+    HeaderFormat,
     Origin,
     RetryState,
     dead_letter_headers,
@@ -85,25 +85,25 @@ def test_headers_of_others_are_a_value_error(headers: list[tuple[str, bytes | No
         assert len({name for name, _ in headers if name.startswith(RETRY_PREFIX)}) == 8
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_dead_letter_says_where_the_record_was_written(dialect: Dialect):
+@pytest.mark.parametrize("header_format", HEADER_FORMATS)
+def test_a_dead_letter_says_where_the_record_was_written(header_format: HeaderFormat):
     headers = dead_letter_headers(
         failed(ValueError("broken"), headers=[("trace", b"x")], timestamp_ms=ORIGIN.timestamp_ms),
-        dialect,
+        header_format,
     )
     assert headers[0] == ("trace", b"x")
     letter = record(0, headers=headers, timestamp_ms=ORIGIN.timestamp_ms)
-    origin = read_origin(letter, dialect)
+    origin = read_origin(letter, header_format)
     assert origin is not None
     assert origin[:3] == ORIGIN[:3]
     # A dead letter of a dead letter has each header once.
-    again = dead_letter_headers(failed(ValueError("broken"), headers=headers), dialect)
+    again = dead_letter_headers(failed(ValueError("broken"), headers=headers), header_format)
     assert [name for name, _ in again] == [name for name, _ in headers]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_record_of_others_has_no_origin(dialect: Dialect):
-    assert read_origin(record(0, headers=[("trace", b"x")]), dialect) is None
+@pytest.mark.parametrize("header_format", HEADER_FORMATS)
+def test_a_record_of_others_has_no_origin(header_format: HeaderFormat):
+    assert read_origin(record(0, headers=[("trace", b"x")]), header_format) is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_texts_are_bounded_and_need_no_utf8():
     assert len(stacktrace) < 100_000
 
 
-def test_the_dialect_of_kafka_is_text():
+def test_the_format_of_kafka_is_text():
     headers = dict(dead_letter_headers(failed(KeyError("customer")), "kafka"))
     assert headers.pop("__dlq.errors.stacktrace")
     assert headers == {
@@ -149,7 +149,7 @@ def test_the_dialect_of_kafka_is_text():
     }
 
 
-def test_the_dialect_of_spring_has_binary_numbers():
+def test_the_format_of_spring_has_binary_numbers():
     headers = dict(dead_letter_headers(failed(KeyError("customer")), "spring"))
     assert headers["kafka_dlt-original-partition"] == b"\0\0\0\3"
     assert headers["kafka_dlt-original-offset"] == (1_234_567_890_123).to_bytes(8, "big")
@@ -176,11 +176,11 @@ def test_names_of_retry_topics_are_recognized(topic: str, delay_ms: int | None):
         assert retry_topic("billing", delay_ms) == topic
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_content_of_a_dead_letter_is_read(dialect: Dialect):
+@pytest.mark.parametrize("header_format", HEADER_FORMATS)
+def test_the_content_of_a_dead_letter_is_read(header_format: HeaderFormat):
     read = record(7, value=b"v", headers=[("trace", b"1")])
     failed = FailedRecord(read, ORIGIN, "billing", 3, "all attempts failed", ValueError("broken"))
-    letter = record(0, value=b"v", headers=dead_letter_headers(failed, dialect))
+    letter = record(0, value=b"v", headers=dead_letter_headers(failed, header_format))
     content = read_dead_letter(letter)
     assert content is not None
     assert content.origin[:3] == ORIGIN[:3]

@@ -68,7 +68,7 @@ def test_a_failed_record_blocks_its_key_alone():
     assert following.record.offset == 1
 
 
-def test_partitions_take_turns():
+def test_partitions_are_served_in_round_robin_order():
     scheduler = make_scheduler()
     for partition in (0, 1):
         add(scheduler, [record(n, partition=partition) for n in range(3)], order_by=None)
@@ -248,10 +248,10 @@ class SchedulerModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
-    def yield_turn(self, data: st.DataObject) -> None:
+    def requeue(self, data: st.DataObject) -> None:
         item = data.draw(st.sampled_from(self.running))
         self.running.remove(item)
-        self.scheduler.yield_turn(item)
+        self.scheduler.requeue(item)
 
     @rule(partition=st.integers(0, 2))
     def drain(self, partition: int) -> None:
