@@ -26,6 +26,12 @@ class WorkerConfig(ClientConfig):
     group_id: str | None = text_option(
         None, meaning="Consumer group whose members divide the work. Required."
     )
+    group_type: Literal["consumer", "share"] = choice_option(
+        "consumer",
+        "share",
+        meaning="Kind of the group. In a share group (KIP-932, Kafka 4.2) all workers process"
+        " records of the same partitions, in any order.",
+    )
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = choice_option(
         "at_least_once",
         "exactly_once_v2",
@@ -80,11 +86,13 @@ class WorkerConfig(ClientConfig):
         meaning="Pause after `pause_after_failures`. Then one record is tried; if it fails, the"
         " next pause is twice as long, up to 16 times this one.",
     )
-    on_exhausted: Literal["dead_letter", "stop"] = choice_option(
+    on_exhausted: Literal["dead_letter", "stop", "reject"] = choice_option(
         "dead_letter",
         "stop",
+        "reject",
         meaning="What happens after the last attempt: a record becomes a dead letter, or the"
-        " worker stops with the exception and commits nothing beyond the record.",
+        " worker stops with the exception and commits nothing beyond the record. In a share group,"
+        " `reject` leaves dead letters to the broker (KIP-1191).",
     )
     dead_letter_topic: str | None = text_option(
         None, meaning="Topic of dead letters; default `<group_id>.dead`."
@@ -119,6 +127,11 @@ class WorkerConfig(ClientConfig):
         return self.group_id or ""
 
     @property
+    def is_share(self) -> bool:
+        """True for a worker of a share group."""
+        return self.group_type == "share"
+
+    @property
     def is_exactly_once(self) -> bool:
         """True if offsets and output are written in transactions."""
         return self.processing_guarantee == "exactly_once_v2"
@@ -139,6 +152,14 @@ class WorkerConfig(ClientConfig):
                 "commit_finished_records: with processing_guarantee='exactly_once_v2' the output of"
                 " records above the committed offset is not written yet"
             )
+        for name, is_set in (
+            ("processing_guarantee='exactly_once_v2'", self.is_exactly_once),
+            ("commit_finished_records", self.commit_finished_records),
+        ):
+            if is_set and self.is_share:
+                raise InvalidOption(f"{name}: a share group has no committed offsets")
+        if self.on_exhausted == "reject" and not self.is_share:
+            raise InvalidOption("on_exhausted='reject' needs group_type='share'")
         try:
             require_topic_name(self.dead_letters)
         except ValueError as error:
@@ -149,6 +170,7 @@ class WorkerOptions(ClientOptions, total=False):
     """Keyword arguments of `Worker`; see `WorkerConfig`."""
 
     group_id: Required[str]
+    group_type: Literal["consumer", "share"]
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"]
     concurrency: int
     threads: int
@@ -160,7 +182,7 @@ class WorkerOptions(ClientOptions, total=False):
     stall_timeout_ms: int
     pause_after_failures: int | None
     pause_ms: int
-    on_exhausted: Literal["dead_letter", "stop"]
+    on_exhausted: Literal["dead_letter", "stop", "reject"]
     dead_letter_topic: str | None
     dead_letter_headers: Literal["kafka", "spring", "connect", "streams"]
     create_topics: bool

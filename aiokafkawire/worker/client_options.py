@@ -10,12 +10,22 @@ from aiokafkawire.config import WorkerConfig
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.producer import Producer
+from aiokafkawire.share import ShareConsumer
 
 __all__ = ("ClientOptionSets",)
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """Default of `transaction_timeout_ms`, as in Kafka Streams: after a crash, the next owner of a
 partition waits this long for the open transaction."""
+
+RENEWAL_LIMIT_MS = 3_600_000
+"""Default of `share_renewal_limit_ms`: a record that takes longer is delivered again."""
+
+FETCH_SHARE = 10
+"""A worker of a share group fetches at most its concurrency divided by this at a time."""
+
+MAX_POLL_INTERVAL_MS = 2**31 - 1
+"""`max_poll_interval_ms` of a worker of a share group, which does not poll while it is full."""
 
 
 class ClientOptionSets:
@@ -70,6 +80,34 @@ class ClientOptionSets:
                 f" ({consumer.config.max_poll_interval_ms})"
             )
         return consumer
+
+    def make_share_consumer(self, config: WorkerConfig) -> ShareConsumer:
+        """Return the share consumer of a worker.
+
+        Raises:
+            InvalidOption: An option is invalid, or the worker sets it itself.
+        """
+        for name in (
+            "group_id",
+            "share_acknowledgement_mode",
+            "share_acquire_mode",
+            "max_poll_interval_ms",
+            "max_poll_records",
+        ):
+            if name in self.consumer:
+                raise InvalidOption(f"consumer_options: a worker sets {name} itself")
+        return ShareConsumer(
+            **{
+                "share_renewal_limit_ms": RENEWAL_LIMIT_MS,
+                **self.common,
+                **self.consumer,
+                "group_id": config.group_id,
+                "share_acknowledgement_mode": "explicit",
+                "share_acquire_mode": "record_limit",
+                "max_poll_records": max(1, config.concurrency // FETCH_SHARE),
+                "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+            }
+        )
 
     def make_producer(self, config: WorkerConfig, instance: str = "") -> Producer:
         """Return the producer of retries, dead letters and the output of handlers.

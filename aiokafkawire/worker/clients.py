@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from aiokafkawire.admin import Admin
 from aiokafkawire.config import WorkerConfig
+from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import ClientClosed, UnsupportedVersion
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import Runtime, with_runtime
+from aiokafkawire.share import ShareConsumer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.client_options import ClientOptionSets
 
@@ -17,7 +19,7 @@ class WorkerClients:
     """The consumer and the present producer of a worker.
 
     Attributes:
-        consumer: Reads as a member of the group.
+        reader: Reads as a member of the group.
         producer: Writes failed records and, in transactions, the output of handlers.
     """
 
@@ -25,8 +27,24 @@ class WorkerClients:
         self._config = config
         self._options = options
         self._runtime = runtime
-        self.consumer = with_runtime(options.make_consumer(config), runtime)
+        self.reader: Consumer | ShareConsumer
+        if config.is_share:
+            self.reader = with_runtime(options.make_share_consumer(config), runtime)
+        else:
+            self.reader = with_runtime(options.make_consumer(config), runtime)
         self.producer = self._make_producer()
+
+    @property
+    def consumer(self) -> Consumer:
+        """The reader of a consumer group."""
+        assert isinstance(self.reader, Consumer)
+        return self.reader
+
+    @property
+    def share_consumer(self) -> ShareConsumer:
+        """The reader of a share group."""
+        assert isinstance(self.reader, ShareConsumer)
+        return self.reader
 
     def _make_producer(self) -> Producer:
         instance = f"{self._runtime.rng.getrandbits(64):016x}"
@@ -52,7 +70,7 @@ class WorkerClients:
     async def start(self) -> None:
         """Start the clients."""
         await self.producer.start()
-        await self.consumer.start()
+        await self.reader.start()
 
     def replace_producer(self) -> Producer:
         """Return a producer that is not started, with another transactional id."""
@@ -78,12 +96,12 @@ class WorkerClients:
     async def stop(self) -> None:
         """Stop the clients."""
         try:
-            await self.consumer.stop()
+            await self.reader.stop()
         finally:
             await self.producer.stop()
 
     def abort(self, error: ClientClosed) -> None:
         """Close the clients whose tasks were cancelled."""
         # Nobody else does it: their tasks keep references to them.
-        for client in (self.consumer, self.producer):
+        for client in (self.reader, self.producer):
             client._lifecycle.abort(error)

@@ -17,10 +17,11 @@ from aiokafkawire.hooks import NO_HOOKS, HookFunctions, Processing
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import NEVER, Runtime, is_failure_of_callback
+from aiokafkawire.worker.acknowledger import Acknowledger
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
-from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
+from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord, call_in_context
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
 from aiokafkawire.worker.outputs import AttemptOutput, FinishedRecord
 from aiokafkawire.worker.partition_work import BatchFailure, PartitionWork, UnwrittenCopy, WorkItem
@@ -70,6 +71,7 @@ class Executor:
         stop_on_failure: Whether a record without attempts left stops the worker.
         max_output_bytes: Limit of the records that handlers send in transactions; None without
             transactions.
+        acknowledger: Acknowledges the records of a share group; None in a consumer group.
 
     Attributes:
         results: Collects what happens to records, for tests; None to collect nothing.
@@ -84,6 +86,7 @@ class Executor:
         threads: int,
         stop_on_failure: bool,
         max_output_bytes: int | None,
+        acknowledger: Acknowledger | None = None,
         fields: Mapping[str, object],
         hooks: HookFunctions = NO_HOOKS,
     ) -> None:
@@ -98,6 +101,7 @@ class Executor:
         self._thread_scopes: dict[int, anyio.CancelScope] = {}
         self._stop_on_failure = stop_on_failure
         self._max_output_bytes = max_output_bytes
+        self._acknowledger = acknowledger
         self._fields = fields
         self._observer = ProcessObserver.of(hooks)
         self._is_plain = self._observer is None and max_output_bytes is None
@@ -109,6 +113,9 @@ class Executor:
             HandlerFailed: A record has no attempts left, and the worker is to stop.
         """
         finish_records, counters = self._scheduler.finish_records, self.counters
+        if self._acknowledger is not None and not self._acknowledger.is_held(item.record):
+            finish_records(item)  # the acknowledgement fails, and the record is delivered again
+            return
         if item.unwritten is not None and not await self._write(item, item.unwritten.decision):
             return
         if item.handler.batch is not None or not self._is_plain:
@@ -281,7 +288,7 @@ class Executor:
         if handler.is_async:
             await handler.function(argument)
             return
-        call = partial(_catch, contextvars.copy_context(), handler.function, argument)
+        call = partial(call_in_context, contextvars.copy_context(), handler.function, argument)
         # A record whose function still runs in a thread must not run again meanwhile.
         scope = anyio.CancelScope(shield=True)
         self._thread_scopes[id(scope)] = scope
@@ -354,6 +361,9 @@ class Executor:
                 return False
             case WriteDeadLetter() if self._stop_on_failure:
                 raise HandlerFailed from error
+            case WriteDeadLetter() if self._acknowledger is not None and self._acknowledger.rejects:
+                self._acknowledger.reject(item.record)
+                return self._finish_copied(item, decision)
             case RetryLater() | WriteDeadLetter():
                 return await self._write(item, decision)
 
@@ -476,13 +486,3 @@ class Executor:
                     self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
                 ),
             )
-
-
-def _catch(
-    context: contextvars.Context, function: Callable[[Any], object], argument: object
-) -> tuple[object, BaseException | None]:
-    """Call a function in a thread; return its result, or its exception of any kind."""
-    try:
-        return context.run(function, argument), None
-    except BaseException as error:
-        return None, error

@@ -89,6 +89,10 @@ class ExecutorPool:
                 return False
         return True
 
+    async def wait_for_ended_item(self, deadline: float) -> None:
+        """Wait until an executor has ended or delayed an item; for one task at a time."""
+        await self._item_ended.wait(deadline)
+
     def stop_waiting(self) -> None:
         """Let `drain` wait no longer for running handlers."""
         self._waits_for_handlers = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from aiokafkawire.errors import IllegalState
 from aiokafkawire.records import Record
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.serialization import Deserializer
+from aiokafkawire.share.record import ShareRecord
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.outputs import AttemptOutput
@@ -20,7 +22,7 @@ from aiokafkawire.worker.retry_policy import RetryPolicy
 if TYPE_CHECKING:
     from aiokafkawire.worker.partition_work import WorkItem
 
-__all__ = ("OrderBy", "RecordHandler", "WorkerRecord")
+__all__ = ("OrderBy", "RecordHandler", "WorkerRecord", "call_in_context")
 
 OrderBy = Literal["partition", "key"] | None | Callable[[Record], Hashable]
 """Records with the same partition, key or result are processed one after the other."""
@@ -97,8 +99,13 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
 
     @property
     def is_lost(self) -> bool:
-        """True if the partition was revoked or lost; another member may process the record."""
-        return self._item.partition.is_fenced
+        """True if another member may process the record.
+
+        Its partition was revoked or lost; in a share group, its lock has expired.
+        """
+        if self._item.partition.is_fenced:
+            return True
+        return isinstance(self.record, ShareRecord) and self.record.lock_expires_at is None
 
     def send(  # noqa: PLR0917 - a record's parts in their usual order
         self,
@@ -257,3 +264,13 @@ class RecordHandler:
 
 async def _decoded(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
+
+
+def call_in_context(
+    context: contextvars.Context, function: Callable[[Any], object], argument: object
+) -> tuple[object, BaseException | None]:
+    """Call a function in a thread; return its result, or its exception of any kind."""
+    try:
+        return context.run(function, argument), None
+    except BaseException as error:
+        return None, error

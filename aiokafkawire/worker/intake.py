@@ -9,6 +9,7 @@ from typing import Any
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Clock
+from aiokafkawire.share.record import ShareRecord
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.failed_records import RetryTopic, retry_topics
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
@@ -104,7 +105,11 @@ class RecordIntake:
             return
         for key, group, error in handler.group(unfinished):
             chosen = handler if error is None else handler.failing(error)
-            self._scheduler.add(WorkItem(group, work, chosen, key))
+            item = WorkItem(group, work, chosen, key)
+            if isinstance(group[0], ShareRecord):
+                # A delivery that was not acknowledged may have ended a process.
+                item.attempts = group[0].delivery_count - 1
+            self._scheduler.add(item)
 
     def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:
         """Return the item of a record of a retry topic."""

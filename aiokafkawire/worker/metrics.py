@@ -40,7 +40,7 @@ def collect_metrics(session: WorkerSession) -> dict[str, dict[str, int | float]]
     """Return the metrics of a worker, its consumer and its producer, by prefix."""
     metrics = {"kafka_worker_": worker_metrics(session)}
     for prefix, client in (
-        ("kafka_consumer_", session.clients.consumer),
+        ("kafka_consumer_", session.clients.reader),
         ("kafka_producer_", session.clients.producer),
     ):
         with suppress(KafkaError):  # the client has failed, or is closed while the worker stops

@@ -245,13 +245,17 @@ class PartitionWork:
     )
 
     def __init__(
-        self, tp: TopicPartition, budget: Budget, previous: PartitionWork | None = None
+        self,
+        tp: TopicPartition,
+        budget: Budget,
+        previous: PartitionWork | None = None,
+        offsets: OffsetTracker | None = None,
     ) -> None:
         self.tp = tp
         self.budget = budget
         self.previous = previous
         self.state = PartitionWorkState.ACTIVE
-        self.offsets = OffsetTracker()
+        self.offsets = OffsetTracker() if offsets is None else offsets
         self.batch: CollectedBatch | None = None
         self.uncommitted: dict[int, FinishedRecord] = {}
         self.ready: deque[WorkItem] = deque()

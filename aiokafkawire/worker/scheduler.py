@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.finished_records import encode_metadata
 from aiokafkawire.worker.handlers import RecordHandler
+from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.outputs import FinishedRecord
 from aiokafkawire.worker.partition_work import (
     RESUME_SHARE,
@@ -68,6 +69,7 @@ class Scheduler:
         retry_topics: Names of the retry topics.
         breaker: Says whether records may start; None if they always may.
         commits_finished: Initial value of the attribute.
+        make_tracker: Returns the tracker of a partition.
 
     Attributes:
         commits_finished: Whether the metadata of a commit names the finished records above its
@@ -84,6 +86,7 @@ class Scheduler:
         retry_topics: Collection[str] = (),
         breaker: CircuitBreaker | None = None,
         commits_finished: bool = False,
+        make_tracker: Callable[[], OffsetTracker] = OffsetTracker,
     ) -> None:
         self._max_records = max_records
         self._budgets = Budget(max_bytes), Budget(max_bytes)
@@ -96,6 +99,7 @@ class Scheduler:
         self._order = count()
         self.breaker = breaker
         self.commits_finished = commits_finished
+        self._make_tracker = make_tracker
         self.ready = 0
         self.lost = 0
 
@@ -117,7 +121,7 @@ class Scheduler:
             budget = self._budgets[tp.topic in self._retry_topics]
             previous = self._fenced.pop(tp, None)
             # mutation: records-start-beside-former-assignment
-            work = self._partitions[tp] = PartitionWork(tp, budget, previous)
+            work = self._partitions[tp] = PartitionWork(tp, budget, previous, self._make_tracker())
         return work
 
     def replace(self, work: PartitionWork) -> PartitionWork:

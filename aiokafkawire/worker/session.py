@@ -18,6 +18,7 @@ from aiokafkawire.runtime import (
     Supervisor,
 )
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker.acknowledger import Acknowledger
 from aiokafkawire.worker.circuit_breaker import CircuitBreaker
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.clients import WorkerClients
@@ -31,6 +32,7 @@ from aiokafkawire.worker.failed_records import (
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.health_server import HealthServer
 from aiokafkawire.worker.intake import RecordIntake
+from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.outputs import FinishedRecord
 from aiokafkawire.worker.partition_work import PartitionWork
 from aiokafkawire.worker.scheduler import Scheduler
@@ -69,6 +71,8 @@ class WorkerSession(Session, RebalanceListener):
         self.failure: BaseException | None = None
         self.has_been_assigned = False
         self.health_server: HealthServer | None = None
+        self.clients = WorkerClients(config, options, runtime)
+        self._supervisor = supervisor
         limit, pause_s = config.pause_after_failures, config.pause_ms / 1_000
         self.scheduler = Scheduler(
             breaker=None if limit is None else CircuitBreaker(limit, pause_s),
@@ -76,11 +80,11 @@ class WorkerSession(Session, RebalanceListener):
             max_bytes=config.max_buffered_bytes,
             retry_topics=retry_topics(config.group, handlers),
             commits_finished=config.commit_finished_records,
+            make_tracker=self._make_tracker,
         )
-        self.clients = WorkerClients(config, options, runtime)
-        self._supervisor = supervisor
         fields = supervisor.fields
         writer = FailedRecordWriter(config, self.clients.producer, runtime.clock, fields)
+        self.committer = self._make_committer()
         executor = Executor(
             self.scheduler,
             writer,
@@ -88,10 +92,10 @@ class WorkerSession(Session, RebalanceListener):
             threads=config.threads,
             stop_on_failure=config.on_exhausted == "stop",
             max_output_bytes=self.clients.max_output_bytes,
+            acknowledger=self.committer if isinstance(self.committer, Acknowledger) else None,
             fields=fields,
             hooks=supervisor.hooks,
         )
-        self.committer = self._make_committer()
         self._intake = RecordIntake(config.group, handlers, self.scheduler, runtime.clock)
         self._pool = ExecutorPool(
             self.scheduler,
@@ -104,7 +108,10 @@ class WorkerSession(Session, RebalanceListener):
         )
         self.polled_at = runtime.clock.now()
 
-    def _make_committer(self) -> Committer:
+    def _make_tracker(self) -> OffsetTracker:
+        return OffsetTracker()
+
+    def _make_committer(self) -> Committer | Acknowledger:
         clients, clock, fields = self.clients, self.runtime.clock, self._supervisor.fields
         if not self.config.is_exactly_once:
             return Committer(clients.consumer, self.scheduler, clock, fields)
@@ -327,6 +334,7 @@ class WorkerSession(Session, RebalanceListener):
         self.scheduler.remove(partitions)
         for tp in partitions:
             self.scheduler.partition(tp)
+        assert isinstance(self.committer, Committer)
         await self.committer.restore(partitions)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:

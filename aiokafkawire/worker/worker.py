@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Unpack
@@ -26,10 +25,16 @@ from aiokafkawire.runtime import (
 )
 from aiokafkawire.runtime.supervisor import get_loop_caller
 from aiokafkawire.serialization import DeserializerArgument, make_deserializer
-from aiokafkawire.types import require_timeout, require_topic_name
+from aiokafkawire.types import require_timeout
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.failed_records import retry_topics
+from aiokafkawire.worker.handler_checks import (
+    check_function,
+    check_share,
+    check_topics,
+    positive_s,
+)
 from aiokafkawire.worker.handlers import OrderBy, RecordHandler
 from aiokafkawire.worker.health import WorkerHealth, check_health, health_page
 from aiokafkawire.worker.health_server import HealthServer, format_metrics
@@ -39,6 +44,7 @@ from aiokafkawire.worker.metrics import collect_metrics, worker_metrics
 from aiokafkawire.worker.results import WorkerResults
 from aiokafkawire.worker.retry_policy import RetryPolicy
 from aiokafkawire.worker.session import WorkerSession
+from aiokafkawire.worker.share_session import ShareWorkerSession
 
 __all__ = ("Worker",)
 
@@ -120,7 +126,10 @@ class Worker(BaseClient[WorkerSession]):
             producer_options or {},
         )
         # Wrong options are errors of the constructor.
-        self._option_sets.make_consumer(self.config)
+        if self.config.is_share:
+            self._option_sets.make_share_consumer(self.config)
+        else:
+            self._option_sets.make_consumer(self.config)
         self._option_sets.make_producer(self.config)
         super().__init__(
             "worker",
@@ -169,23 +178,26 @@ class Worker(BaseClient[WorkerSession]):
         Raises:
             IllegalState: The worker was started.
             TypeError: A topic is not a string, or a type has no deserializer.
-            ValueError: A topic has a handler already, or a name is invalid.
+            ValueError: A topic has a handler already, a name is invalid, or a share group does not
+                allow an argument.
         """
-        _check_topics(topics, order_by)
+        check_topics(topics, order_by)
         if batch is not None:
             self._check_batch(batch, order_by)
+        if self.config.is_share:
+            check_share(order_by, retries, batch)
         handler_options: dict[str, Any] = {
             "topics": topics,
             "order_by": order_by,
             "decode_key": make_deserializer(key),
             "decode_value": make_deserializer(value),
-            "timeout_s": None if timeout_ms is None else _positive_s(timeout_ms),
+            "timeout_s": None if timeout_ms is None else positive_s(timeout_ms),
             "retries": retries or RetryPolicy(),
             "batch": batch,
         }
 
         def register(function: _Function) -> _Function:
-            _check_function(function, order_by)
+            check_function(function, order_by)
             self._add_handler(RecordHandler(function=function, **handler_options))
             return function
 
@@ -259,9 +271,12 @@ class Worker(BaseClient[WorkerSession]):
         Raises:
             TimeoutError: Records are left at the limit; the text names their partitions.
             ClientClosed: The worker runs or has run. Use a `copy`.
+            IllegalState: It is a worker of a share group.
             KafkaError: See `run`.
         """
         require_timeout("timeout_ms", timeout_ms)
+        if self.config.is_share:
+            raise IllegalState("run_until_idle: other members may hold records of a share group")
         results = self._results = WorkerResults()
         async with self:
             session = self._lifecycle.require_session()
@@ -378,7 +393,8 @@ class Worker(BaseClient[WorkerSession]):
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> WorkerSession:
         self._call_in_loop = get_loop_caller()
-        session = WorkerSession(self.config, self._option_sets, self._handlers, runtime, supervisor)
+        make_session = ShareWorkerSession if self.config.is_share else WorkerSession
+        session = make_session(self.config, self._option_sets, self._handlers, runtime, supervisor)
         session.executor.results = self._results
         if self.config.health_port is not None:
             self.health_address = await self._serve_health(session, runtime, supervisor)
@@ -452,33 +468,6 @@ class Worker(BaseClient[WorkerSession]):
             ClientClosed: The worker is not running.
         """
         return worker_metrics(self._lifecycle.require_session())
-
-
-def _check_function(function: object, order_by: object) -> None:
-    if not callable(function):
-        raise TypeError(f"on() decorates a function, not {function!r:.80}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"a handler returns and does not yield: {function!r:.80}")
-    if inspect.iscoroutinefunction(order_by):
-        raise TypeError("order_by must be a function that is not async")
-
-
-def _check_topics(topics: tuple[str, ...], order_by: object) -> None:
-    if not topics:
-        raise TypeError("on() needs a topic: @worker.on('orders')")
-    for topic in topics:
-        require_topic_name(topic)
-    if order_by not in ("partition", "key", None) and not callable(order_by):
-        raise ValueError(
-            f"order_by must be 'partition', 'key', None or a function, not {order_by!r:.80}"
-        )
-
-
-def _positive_s(timeout_ms: float) -> float:
-    require_timeout("timeout_ms", timeout_ms)
-    if timeout_ms <= 0:
-        raise ValueError(f"timeout_ms must be positive, not {timeout_ms}")
-    return timeout_ms / 1_000
 
 
 async def _close_at_once(session: WorkerSession) -> None:
