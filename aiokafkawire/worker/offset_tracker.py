@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from aiokafkawire.records import Record, Records
@@ -18,6 +18,16 @@ _get_offset = attrgetter("offset")
 def offsets_of(records: Sequence[Record]) -> Iterable[int]:
     # `isinstance` is slow for an abstract Sequence.
     return records.offsets() if type(records) is Records else map(_get_offset, records)
+
+
+def leader_epochs_of(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
+    """Yield the first offset and the leader epoch of each part of records."""
+    if type(records) is Records:
+        for segment in records.segments:  # a fetch may have batches of several leader epochs
+            yield segment.columns.offsets[segment.start], segment.leader_epoch
+    else:
+        for record in records:
+            yield record.offset, record.leader_epoch
 
 
 class OffsetTracker:
@@ -54,9 +64,9 @@ class OffsetTracker:
     def add(self, records: Sequence[Record]) -> Sequence[Record]:
         """Add fetched records; return those that are not finished."""
         self._pending.extend(offsets_of(records))
-        for record in (records[0], records[-1]):
-            if not self._epochs or self._epochs[-1][1] != record.leader_epoch:
-                self._epochs.append((record.offset, record.leader_epoch))
+        for offset, epoch in leader_epochs_of(records):
+            if not self._epochs or self._epochs[-1][1] != epoch:
+                self._epochs.append((offset, epoch))
         self._next = self._pending[-1] + 1
         return records if self._restored is None else self._skip_finished(records, self._restored)
 

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.records import Record
+from aiokafkawire.records import Record, Records
+from aiokafkawire.records.sequence import Segment
 from aiokafkawire.types import NO_LEADER_EPOCH, OffsetAndMetadata
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 
 
 def records(*offsets: int, leader_epoch: int = 3) -> list[Record]:
     return [Record("t", 0, offset, leader_epoch=leader_epoch) for offset in offsets]
+
+
+def fetched(single: Sequence[Record]) -> Records:
+    """Return records as the consumer does, each of a batch of its own."""
+    columns: Any = SimpleNamespace(offsets=[record.offset for record in single])
+    segments = [
+        Segment(columns, at, at + 1, 0, record.leader_epoch) for at, record in enumerate(single)
+    ]
+    return Records("t", 0, segments, single[-1].offset + 1)
 
 
 def test_nothing_is_committed_before_the_first_record():
@@ -48,3 +62,14 @@ def test_the_leader_epoch_is_that_of_the_record_before():
     assert tracker.committable == OffsetAndMetadata(9, leader_epoch=1)
     tracker.finish(records(9))
     assert tracker.committable == OffsetAndMetadata(10, leader_epoch=2)
+
+
+@pytest.mark.parametrize("is_fetched", [False, True])
+def test_a_fetch_across_several_leader_epochs(is_fetched: bool):
+    tracker = OffsetTracker()
+    added = [record for epoch in (1, 2, 3) for record in records(epoch, leader_epoch=epoch)]
+    tracker.add(fetched(added) if is_fetched else added)
+    tracker.finish(added[:1])
+    assert tracker.committable == OffsetAndMetadata(2, leader_epoch=1)
+    tracker.finish(added[1:2])
+    assert tracker.committable == OffsetAndMetadata(3, leader_epoch=2)
