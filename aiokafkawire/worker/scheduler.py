@@ -449,11 +449,10 @@ class Scheduler:
             work = self._partitions[tp]
             content.offsets[tp] = offset
             content.works.append(work)
-            content.finished += [
-                (work, finished)
-                for finished in work.uncommitted.values()
-                if finished.record.offset < offset.offset
-            ]
+            for finished in work.uncommitted.values():
+                # mutation: output-written-before-its-offset
+                if finished.record.offset < offset.offset:
+                    content.finished.append((work, finished))
         return content
 
     def finish_transaction(self, content: TransactionContent) -> None:

@@ -123,6 +123,7 @@ class TransactionCommitter(Committer):
                 # or of an older one, which the coordinator refuses.
                 if content.is_fenced:
                     raise PartitionsLost
+                # mutation: output-written-without-offsets
                 await self.producer.send_offsets_to_transaction(
                     content.offsets, self._consumer.group_metadata()
                 )

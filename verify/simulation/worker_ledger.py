@@ -6,7 +6,7 @@ The value of a record names its kind, which says how its handler behaves, and it
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ drops the record; always fails; writes a dead letter; fails until the last retry
 
 DEAD_KINDS = ("poison", "letter", "garbage")
 
-ORDER, COMMITS, COMPLETE = 3, 6, 11
+NO_DUPLICATES, ORDER, COMMITS, COMPLETE = 2, 3, 6, 11
 """Numbers of the invariants that are checked here."""
 
 
@@ -52,10 +52,17 @@ class WorkerLedger:
         stages: The topics that the workers read, the retry topics in their order.
         dead: The dead letter topic.
         order_by: `order_by` of the handlers.
+        output: Topic to which transactions write each processed value; None without transactions.
     """
 
-    def __init__(
-        self, harness: Harness, group: str, stages: Sequence[str], dead: str, order_by: str | None
+    def __init__(  # noqa: PLR0917
+        self,
+        harness: Harness,
+        group: str,
+        stages: Sequence[str],
+        dead: str,
+        order_by: str | None,
+        output: str | None = None,
     ) -> None:
         self.processed: set[bytes] = set()
         self.failed: Counter[bytes] = Counter()
@@ -64,6 +71,8 @@ class WorkerLedger:
         self._stages = tuple(stages)
         self._dead = dead
         self._order_by = order_by
+        self._output = output
+        self._offsets: defaultdict[int, list[SeenRequest]] = defaultdict(list)
         self._running: Counter[tuple[str, TopicPartition, str]] = Counter()
 
     # --- handlers ---
@@ -80,9 +89,18 @@ class WorkerLedger:
         for before in self._harness.log(record.topic, record.partition).records:
             if before.offset >= record.offset:
                 return
-            if self._ordering_key(before.value) == key and not self._is_done(0, before.value):
+            if self._ordering_key(before.value) == key and not self._may_be_past(before.value):
                 text = f"{worker} processes {record!r} before offset {before.offset}"
                 self._violated(ORDER, text)
+
+    def _may_be_past(self, value: bytes) -> bool:
+        """Return whether later records of the first stage may be processed.
+
+        With transactions, the copies of failed records are not in the log at once.
+        """
+        if self._output is not None and kind_of(value).kind in (*DEAD_KINDS, "later"):
+            return True
+        return self._is_done(0, value)
 
     def end(self, worker: str, record: Any) -> None:
         """Note that the attempt has ended."""
@@ -106,12 +124,26 @@ class WorkerLedger:
             stage = self._stages.index(tp.topic)
             finished = decode_metadata(offset, metadata)
             for record in self._harness.log(*tp).records:
+                if record.fate == "aborted":
+                    continue
                 is_named = record.offset < offset or (
                     finished is not None and finished.has(record.offset, finished.leader_epoch)
                 )
                 if is_named and not self._is_done(stage, record.value):
                     text = f"{seen.client_id} commits {tp} {offset}, {record.offset} is not done"
                     self._violated(COMMITS, text)
+
+    def keep_offsets(self, seen: SeenRequest) -> None:
+        """Keep a TxnOffsetCommit request until its transaction ends."""
+        request: Any = seen.message
+        self._offsets[request.producer_id].append(seen)
+
+    def check_transaction(self, seen: SeenRequest) -> None:
+        """Check the offsets of a transaction that is committed, when its records are written."""
+        request: Any = seen.message
+        for commit in self._offsets.pop(request.producer_id, ()):
+            if request.committed:
+                self.check_commit(commit)
 
     def _offsets_of(self, request: Any) -> Iterator[tuple[TopicPartition, int, str]]:
         ids = {topic.topic_id: name for name, topic in self._topics().items()}
@@ -134,24 +166,42 @@ class WorkerLedger:
 
     # --- the end ---
 
-    def values(self, topic: str) -> list[bytes]:
-        """Return all values of a topic."""
+    def values(self, topic: str, *, only: str | None = None) -> list[bytes]:
+        """Return the values of a topic that are not aborted, or those of one fate."""
         partitions = range(self._harness.broker.topics.get(topic, 0))
         logs = [self._harness.log(topic, partition) for partition in partitions]
-        return [record.value for log in logs for record in log.records]
+        return [
+            each.value
+            for log in logs
+            for each in log.records
+            if each.fate != "aborted" and only in (None, each.fate)
+        ]
+
+    @property
+    def _written(self) -> set[bytes]:
+        """Values that are processed and, with transactions, written, unless they are dropped."""
+        assert self._output is not None
+        output = set(self.values(self._output, only="committed"))
+        return {
+            value for value in self.processed if value in output or kind_of(value).kind == "drop"
+        }
 
     def unfinished(self) -> list[str]:
         """Return the records that are neither processed nor dead, and what is not committed."""
         dead = set(self.values(self._dead))
+        done = self.processed if self._output is None else self._written
         found = [
             f"{value!r}"
             for value in self.values(self._stages[0])
-            if value not in (dead if kind_of(value).kind in DEAD_KINDS else self.processed)
+            if value not in (dead if kind_of(value).kind in DEAD_KINDS else done)
         ]
         offsets = self._harness.broker._running.group_coordinator.offsets.committed(self._group)
         for topic in self._stages:
             for partition in range(self._harness.broker.topics.get(topic, 0)):
-                end = self._harness.broker.end_offset(topic, partition)
+                records = self._harness.log(topic, partition).records
+                end = max(
+                    (each.offset + 1 for each in records if each.fate != "aborted"), default=0
+                )
                 kept = offsets.get(TopicPartition(topic, partition))
                 if end and (kept is None or kept.offset != end):
                     found.append(f"{topic}-{partition} is not committed up to {end}")
@@ -162,6 +212,18 @@ class WorkerLedger:
         for value in set(self.values(self._dead)):
             if kind_of(value).kind not in DEAD_KINDS:
                 self._violated(COMPLETE, f"{value!r} is a dead letter")
+
+    def check_output(self) -> None:
+        """Check that transactions have written everything once, and no output of failed records."""
+        if self._output is None:
+            return
+        for topic in (self._output, self._dead, *self._stages[1:]):
+            for value, count in Counter(self.values(topic)).items():
+                if count > 1:
+                    self._violated(NO_DUPLICATES, f"{value!r} is in {topic} {count} times")
+        for value in self.values(self._output):
+            if kind_of(value).kind in (*DEAD_KINDS, "drop"):
+                self._violated(COMPLETE, f"{value!r} is in {self._output}, but has failed")
 
     def _violated(self, invariant: int, text: str) -> None:
         self._harness.violated(invariant, text)

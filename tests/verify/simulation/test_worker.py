@@ -35,7 +35,7 @@ class FakeHarness:
 
     def log(self, topic: str, partition: int) -> Any:
         records = [
-            SimpleNamespace(offset=offset, value=value)
+            SimpleNamespace(offset=offset, value=value, fate="committed")
             for offset, value in enumerate(self.logs[topic])
         ]
         return SimpleNamespace(records=records)
@@ -145,3 +145,30 @@ def test_the_end_has_everything_processed_or_dead_and_committed():
     harness.logs[DEAD].append(value(1))
     checked.check_dead_letters()
     assert harness.violations == [11]
+
+
+def test_output_that_is_missing_or_written_twice_is_found():
+    harness = FakeHarness(orders=[value(1), value(2, "drop")], bills=[])
+    checked = WorkerLedger(harness, "billing", (SOURCE, RETRY), DEAD, "key", "bills")  # type: ignore[arg-type]
+    checked.processed |= {value(1), value(2, "drop")}
+    harness.committed[TopicPartition(SOURCE, 0)] = SimpleNamespace(offset=2)
+    assert checked.unfinished() == [f"{value(1)!r}"]
+    harness.logs["bills"].append(value(1))
+    assert checked.unfinished() == []
+    checked.check_output()
+    assert harness.violations == []
+    harness.logs["bills"] += [value(1), value(2, "drop")]
+    checked.check_output()
+    assert harness.violations == [2, 11]
+
+
+def test_the_offsets_of_a_transaction_are_checked_when_it_is_committed():
+    harness = FakeHarness(orders=[value(1)])
+    checked = ledger(harness)
+    for committed, violations in ((False, []), (True, [6])):
+        seen = commit(SOURCE, 1)
+        seen.message.producer_id = 7
+        checked.keep_offsets(seen)
+        end = SimpleNamespace(producer_id=7, committed=committed)
+        checked.check_transaction(SimpleNamespace(message=end))  # type: ignore[arg-type]
+        assert harness.violations == violations

@@ -29,10 +29,11 @@ NAMES = (
     "protocol_corners",
     "share",
     "worker",
+    "exactly_once",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
 
-LATER = ("mixed_group", "protocol_corners", "share", "worker")
+LATER = ("mixed_group", "protocol_corners", "share", "worker", "exactly_once")
 """Scenarios that a seed draws after the others: a seed that does not draw one is as before."""
 
 

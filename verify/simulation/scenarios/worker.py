@@ -45,6 +45,7 @@ from verify.simulation.worker_ledger import KINDS, WorkerLedger, kind_of
 GROUP = "billing"
 TOPIC = "orders"
 DEAD = "billing.dead"
+BILLS = "bills"
 TO_S = 20.0
 WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3, 5)
 """Weights of the kinds of records."""
@@ -134,8 +135,10 @@ def stages(plan: Plan) -> list[str]:
 async def run(harness: Harness) -> None:
     await harness.make_topics()
     topics = stages(harness.plan)
-    harness.copied_topics = (*topics[1:], DEAD)
-    ledger = WorkerLedger(harness, GROUP, topics, DEAD, harness.plan.options["order_by"])
+    harness.copied_topics = (*topics[1:], DEAD, BILLS)
+    options = harness.plan.options
+    output = BILLS if is_exactly_once(harness.plan) else None
+    ledger = WorkerLedger(harness, GROUP, topics, DEAD, options["order_by"], output)
     harness.on("jump", lambda host, by_s: _jump(harness, host, by_s))
     _check_commits(harness, ledger)
     async with anyio.create_task_group() as tasks:
@@ -156,6 +159,7 @@ async def run(harness: Harness) -> None:
             await _until_finished(harness, ledger)
         await workers.stop_all()
     ledger.check_dead_letters()
+    ledger.check_output()
 
 
 async def _until_finished(harness: Harness, ledger: WorkerLedger) -> None:
@@ -167,6 +171,8 @@ async def _until_finished(harness: Harness, ledger: WorkerLedger) -> None:
 
 def _check_commits(harness: Harness, ledger: WorkerLedger) -> None:
     harness.broker.on(ApiKey.OFFSET_COMMIT, ledger.check_commit)
+    harness.broker.on(ApiKey.TXN_OFFSET_COMMIT, ledger.keep_offsets)
+    harness.broker.on(ApiKey.END_TXN, ledger.check_transaction)
 
 
 async def _jump(harness: Harness, host: str, by_s: float) -> None:
@@ -232,9 +238,25 @@ def make_worker(life: WorkerLife) -> Worker:
             "max_poll_records": options["max_poll_records"],
             "partition_assignment_strategy": [options["strategy"]],
         },
-        producer_options={"delivery_timeout_ms": 6_000},
+        **_guarantee(life.harness.plan),
     )
     return with_runtime(worker, life.harness.runtime(life.client.host))
+
+
+def is_exactly_once(plan: Plan) -> bool:
+    """Return whether the workers write in transactions."""
+    return bool(plan.options.get("exactly_once"))
+
+
+def _guarantee(plan: Plan) -> dict[str, Any]:
+    producer_options = {"delivery_timeout_ms": 6_000}
+    if not is_exactly_once(plan):
+        return {"producer_options": producer_options}
+    return {
+        "processing_guarantee": "exactly_once_v2",
+        "producer_options": producer_options
+        | {"transaction_timeout_ms": 3_000, "max_block_ms": 5_000},
+    }
 
 
 async def work(life: WorkerLife, ledger: WorkerLedger) -> None:
@@ -305,6 +327,8 @@ class Handler:
             raise DeadLetter("rejected")
         if kind == "poison":
             raise ValueError("poison")
+        if is_exactly_once(life.harness.plan):
+            record.send(BILLS, value, key=record.record.key)
         ledger.processed.add(value)
 
 
