@@ -31,10 +31,6 @@ class OffsetRanges(Generic[T]):
         """Iterate over the ranges as they are now."""
         return iter([*zip(self._firsts, self._lasts, self._values, strict=True)])
 
-    def offsets(self) -> list[int]:
-        """Return all offsets, in ascending order."""
-        return [offset for first, last, _ in self for offset in range(first, last + 1)]
-
     def get(self, offset: int) -> T | None:
         """Return the value of an offset, or None."""
         index = bisect_left(self._lasts, offset)

@@ -74,7 +74,7 @@ class ShareSessions:
         )
         self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._nodes: dict[NodeId, ShareNode] = {}
-        self._turn = 0
+        self._node_index = 0
         self._open_polls = 0
         self._is_closing = False
 
@@ -147,7 +147,7 @@ class ShareSessions:
             # One broker at a time, so that no more than the wanted records are acquired.
             wanted = bool(self._open_polls) and not self._delivery.buffered_count
             nodes = [node for node in self._nodes.values() if node.has_partitions]
-            chosen = nodes[self._turn % len(nodes)] if nodes and wanted else None
+            chosen = nodes[self._node_index % len(nodes)] if nodes and wanted else None
             for node in self._nodes.values():
                 node.set_demand(wants_records=node is chosen)
             return
@@ -185,7 +185,7 @@ class ShareSessions:
 
     def on_fetched(self, node: ShareNode) -> None:
         """Fetch from the next broker, or not, after a fetch has ended."""
-        self._turn += 1
+        self._node_index += 1
         self.update_demand()
 
     def on_partition_error(self, partition: TopicIdPartition, error: KafkaError) -> None:
@@ -207,7 +207,7 @@ class ShareSessions:
     def on_session_lost(self, node: ShareNode) -> None:
         """Deliver no more records of the session, which are not held any more; fetch elsewhere."""
         self._delivery.stop()
-        self._turn += 1
+        self._node_index += 1
         self.update_demand()
 
     def on_acknowledged(

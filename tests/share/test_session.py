@@ -481,7 +481,7 @@ def test_one_error_fails_all_acknowledgements_of_its_partition() -> None:
     broker.sent()
     broker.confirm(error=ERROR)
     [(acknowledgements, error)] = broker.results
-    assert acknowledgements.types.offsets() == [0, 3]
+    assert [*acknowledgements.types] == [(0, 0, ACCEPT), (3, 3, ACCEPT)]
     assert error.__cause__ is ERROR
 
 
@@ -504,7 +504,7 @@ def test_a_lost_session_fails_sent_and_unsent_acknowledgements_and_holds_nothing
     broker.acknowledge(ACCEPT, 1, lock=lock)
     broker.handle(events.DemandChanged(wants_records=True))
     broker.handle(events.RequestFailed(broker.request, ERROR, 5.0))
-    assert [part.types.offsets() for part, _ in broker.results] == [[0], [1]]
+    assert [[*part.types] for part, _ in broker.results] == [[(0, 0, ACCEPT)], [(1, 1, ACCEPT)]]
     assert all(error is not None for _, error in broker.results)
     assert any(isinstance(effect, events.ReplaceConnection) for effect in broker.effects)
     assert broker.session.next_deadline() == 5.0
