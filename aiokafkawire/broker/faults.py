@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafkawire.records.batch import CRC_POSITION, MAGIC_POSITION
 from aiokafkawire.records.legacy import LOG_OVERHEAD_BYTES
 from aiokafkawire.runtime import AutoResetEvent
 from aiokafkawire.wire import ApiKey, Buffer, Request, Response
 from aiokafkawire.wire.messages.fetch import FetchPartitionData, FetchResponse
+from aiokafkawire.wire.messages.share_fetch import ShareFetchPartitionData, ShareFetchResponse
 
 __all__ = (
     "MAX_LOGGED_BYTES",
@@ -109,8 +110,8 @@ class Corrupt:
     """Handle the request and damage the response.
 
     Every byte after the correlation id is inverted, or only the one at `position` (negative counts
-    from the end). With `records`, the checksum of the first batch of each partition in a Fetch
-    response is damaged instead, so that the response itself stays readable.
+    from the end). With `records`, the checksum of the first batch of each partition in a Fetch or
+    ShareFetch response is damaged instead, so that the response itself stays readable.
     """
 
     position: int | None = None
@@ -118,15 +119,23 @@ class Corrupt:
 
     def response(self, response: Response) -> Response:
         """Return the response, with damaged records if `records` is set."""
-        if not self.records or not isinstance(response, FetchResponse):
-            return response
-        return replace(
-            response,
-            responses=[
-                replace(topic, partitions=[_with_wrong_checksum(each) for each in topic.partitions])
-                for topic in response.responses
-            ],
-        )
+        if self.records and isinstance(response, FetchResponse):
+            return replace(
+                response,
+                responses=[
+                    replace(topic, partitions=[*map(_with_wrong_checksum, topic.partitions)])
+                    for topic in response.responses
+                ],
+            )
+        if self.records and isinstance(response, ShareFetchResponse):
+            return replace(
+                response,
+                responses=[
+                    replace(topic, partitions=[*map(_with_wrong_checksum, topic.partitions)])
+                    for topic in response.responses
+                ],
+            )
+        return response
 
     def frame(self, buffers: list[Buffer]) -> list[Buffer]:
         """Return the bytes of the response, damaged unless `records` is set."""
@@ -151,7 +160,10 @@ Action = (
 """A function gets the request and returns a fault, a response, or None to pass it on."""
 
 
-def _with_wrong_checksum(partition: FetchPartitionData) -> FetchPartitionData:
+FetchedData = TypeVar("FetchedData", FetchPartitionData, ShareFetchPartitionData)
+
+
+def _with_wrong_checksum(partition: FetchedData) -> FetchedData:
     records = bytearray(partition.records or b"")
     if len(records) > MAGIC_POSITION:
         records[CHECKSUM_POSITIONS[records[MAGIC_POSITION]]] ^= 0xFF

@@ -9,15 +9,16 @@ import anyio
 import pytest
 
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
-from aiokafkawire.broker import Answer, Broker, Close, Drop, SeenRequest
+from aiokafkawire.broker import Answer, Broker, Close, Corrupt, Drop, SeenRequest
 from aiokafkawire.errors import (
     AcknowledgementFailed,
     AuthorizationFailed,
+    CorruptRecord,
     KafkaError,
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.share import ShareConsumer, ShareRecord
+from aiokafkawire.share import AcknowledgeType, ShareConsumer, ShareRecord
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.share_acknowledge import (
@@ -409,3 +410,24 @@ async def test_a_broker_that_does_not_respond_leaves_time_to_leave_the_group(
         for seen in broker.requests.of(ApiKey.SHARE_GROUP_HEARTBEAT)
     ]
     assert epochs[-1] == -1
+
+
+async def test_a_corrupt_batch_can_be_rejected_and_those_behind_it_are_read(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    """As docs/share-groups.md recommends."""
+    await fill(broker.bootstrap_servers, topic, numbered(3))
+    await fill(broker.bootstrap_servers, topic, numbered(2))
+    damage = broker.on(FETCH, Corrupt(records=True))
+    async with member(broker, topic, group_id) as consumer:
+        with pytest.raises(CorruptRecord) as raised:
+            await take(consumer, 1)
+        damage.remove()
+        error = raised.value
+        assert error.offset == 0
+        assert error.next_offset is not None
+        for offset in range(error.next_offset):
+            await consumer.acknowledge(topic, 0, offset, AcknowledgeType.REJECT)
+        records = await take(consumer, 5 - error.next_offset)
+        behind = range(error.next_offset, 5)
+        assert [(each.offset, each.delivery_count) for each in records] == [(o, 1) for o in behind]
