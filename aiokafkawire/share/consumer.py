@@ -358,9 +358,9 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         require_timeout("timeout_ms", limit_ms)
         lost = session.delivery.mark_processed(current_task())
-        await session.checkpoint()
         unconfirmed = session.sessions.unconfirmed()
         session.sessions.flush()
+        await session.checkpoint()
         with anyio.CancelScope(deadline=self._deadline(session, limit_ms)):
             for waiting in unconfirmed.values():
                 for acknowledgements in waiting:

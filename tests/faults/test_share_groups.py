@@ -431,3 +431,19 @@ async def test_a_corrupt_batch_can_be_rejected_and_those_behind_it_are_read(
         records = await take(consumer, 5 - error.next_offset)
         behind = range(error.next_offset, 5)
         assert [(each.offset, each.delivery_count) for each in records] == [(o, 1) for o in behind]
+
+
+async def test_commit_returns_a_result_that_comes_while_other_tasks_run(
+    broker: Broker, topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(broker.bootstrap_servers, topic, numbered(1))
+    reported = anyio.Event()
+    async with member(broker, topic, group_id) as consumer:
+        consumer.set_acknowledgement_commit_callback(lambda *_: reported.set())
+        [record] = await take(consumer, 1)
+        broker.on(ACKNOWLEDGE, refuse_partitions, times=1)
+        monkeypatch.setattr(consumer._running, "checkpoint", reported.wait)
+        record.accept()
+        with anyio.fail_after(WITHIN_S):
+            [error] = (await consumer.commit()).values()
+        assert isinstance(error, AcknowledgementFailed)
