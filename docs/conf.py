@@ -38,10 +38,8 @@ python_use_unqualified_type_names = True
 nitpicky = True
 # Types in signatures that these pages do not describe: Python's own, and internal ones.
 nitpick_ignore_regex = [
-    (
-        r"py:.*",
-        r"(collections|typing|re|pathlib|types|enum|os|ssl|opentelemetry|prometheus_client|pyarrow|uuid|datetime)\..*",
-    ),
+    (r"py:.*", r"(collections|datetime|enum|logging|os|pathlib|re|ssl|types|typing|uuid)\..*"),
+    (r"py:.*", r"(opentelemetry|prometheus_client|pyarrow|taskiq)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
     (r"py:.*", r"(.*\.)?(ShareBatchIterator|PartitionAcknowledgements|AcknowledgementFailed)"),
