@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.share import ShareConsumer
 from aiokafkawire.worker.circuit_breaker import BreakerState
 from aiokafkawire.worker.session import WorkerSession
 
@@ -39,8 +40,10 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
 def collect_metrics(session: WorkerSession) -> dict[str, dict[str, int | float]]:
     """Return the metrics of a worker, its consumer and its producer, by prefix."""
     metrics = {"kafka_worker_": worker_metrics(session)}
+    reader = session.clients.reader
+    is_shared = isinstance(reader, ShareConsumer)
     for prefix, client in (
-        ("kafka_consumer_", session.clients.reader),
+        ("kafka_share_consumer_" if is_shared else "kafka_consumer_", reader),
         ("kafka_producer_", session.clients.producer),
     ):
         with suppress(KafkaError):  # the client has failed, or is closed while the worker stops

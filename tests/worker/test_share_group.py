@@ -19,6 +19,7 @@ from aiokafkawire.testing import ApiKey, Close
 from aiokafkawire.testing.simulation import World
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import BatchPolicy, DeadLetter, Drop, Retry, RetryPolicy, Worker, executor
+from aiokafkawire.worker.metrics import collect_metrics
 from tests.worker.helpers import ignore
 
 GROUP = "jobs-group"
@@ -120,6 +121,7 @@ async def test_what_a_handler_does_decides_about_its_record(broker: Broker):
     async with worker:
         await wait_until_all_is_acknowledged(broker)
         metrics = worker.metrics()
+        by_client = collect_metrics(worker._lifecycle.require_session())
         assert worker.health().is_ready
     assert sorted(attempts) == [
         (b"drop", 1),
@@ -131,6 +133,7 @@ async def test_what_a_handler_does_decides_about_its_record(broker: Broker):
     assert metrics["records_processed_total"] == 2
     assert metrics["records_dropped_total"] == metrics["records_dead_total"] == 1
     assert metrics["commit_failures_total"] == 0
+    assert by_client.keys() == {"kafka_worker_", "kafka_share_consumer_", "kafka_producer_"}
     [(value, headers)] = await dead_letters(broker)
     assert value == b"letter"
     assert headers["__dlq.errors.topic"] == b"jobs"
