@@ -118,6 +118,7 @@ class World:
         runtime: Any = SimpleNamespace(
             clock=SimpleNamespace(now=lambda: self.now), rng=random.Random(1)
         )
+        supervisor = Supervisor("test")
         self.fetcher = Fetcher(
             SimpleNamespace(  # type: ignore[arg-type]
                 request_update=lambda: None,
@@ -125,10 +126,10 @@ class World:
                 metadata=SimpleNamespace(topic_id=lambda topic: ZERO_UUID),
             ),
             runtime,
-            None,  # type: ignore[arg-type]
+            supervisor,
             CONFIG,
             assignment=assignment,
-            notifier=Notifier(runtime.clock, Supervisor("test")),
+            notifier=Notifier(runtime.clock, supervisor),
         )
 
     # --- the application ---
