@@ -20,7 +20,7 @@ __all__ = ("TaskiqBroker",)
 
 
 class TaskiqBroker(AsyncBroker):
-    """Sends tasks to a topic, and receives them with acknowledgements.
+    """Broker of taskiq that sends tasks to a topic, and receives them with acknowledgements.
 
     A task that is not acknowledged, for example because its worker was killed, is executed again.
     Tasks run in any order, also those of one partition::
@@ -67,7 +67,7 @@ class TaskiqBroker(AsyncBroker):
         self._messages: asyncio.Queue[AckableMessage | None]  # None: the worker has ended
 
     async def startup(self) -> None:
-        """Connect the producer, and call taskiq's handlers of the event.
+        """Connect the producer, and call taskiq's startup handlers.
 
         Raises:
             NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
@@ -76,7 +76,7 @@ class TaskiqBroker(AsyncBroker):
         await super().startup()
 
     async def shutdown(self) -> None:
-        """Call taskiq's handlers of the event, and close the clients.
+        """Call taskiq's shutdown handlers, and close the clients.
 
         Tasks that were received and not acknowledged are left to other workers.
         """

@@ -23,7 +23,7 @@ from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord, call_in_context
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
-from aiokafkawire.worker.outputs import AttemptOutput, FinishedRecord
+from aiokafkawire.worker.outputs import AttemptOutput, UncommittedRecord
 from aiokafkawire.worker.partition_work import BatchFailure, PartitionWork, UnwrittenCopy, WorkItem
 from aiokafkawire.worker.process_observer import ProcessObserver
 from aiokafkawire.worker.results import RecordResult, WorkerResults, record_results
@@ -395,7 +395,7 @@ class Executor:
         for record in item.records[item.index : item.index + number]:
             if records := output.of(record):
                 origin = self._writer.origin_of(item, record)
-                finished = FinishedRecord(record, origin, attempts, tuple(records))
+                finished = UncommittedRecord(record, origin, attempts, tuple(records))
                 self._scheduler.add_output(item.partition, finished)
 
     async def _write(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
@@ -437,7 +437,7 @@ class Executor:
         return self._scheduler.finish_records(item)
 
     def replace_refused(
-        self, work: PartitionWork, finished: FinishedRecord, error: KafkaError
+        self, work: PartitionWork, finished: UncommittedRecord, error: KafkaError
     ) -> None:
         """Make a dead letter of a finished record whose output brokers refuse."""
         record = finished.record

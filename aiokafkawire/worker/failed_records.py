@@ -24,7 +24,7 @@ from aiokafkawire.worker.letters import (
     retry_headers,
     retry_topic,
 )
-from aiokafkawire.worker.outputs import FinishedRecord, OutputRecord
+from aiokafkawire.worker.outputs import UncommittedRecord, OutputRecord
 from aiokafkawire.worker.partition_work import WorkItem
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
@@ -88,11 +88,11 @@ class FailedRecordWriter:
         if copy.failed is not None:
             self.log_dead_letter(copy.failed)
 
-    async def _send(self, copy: FinishedRecord) -> None:
+    async def _send(self, copy: UncommittedRecord) -> None:
         for record in copy.output:
             await self._producer.send_and_wait(*record)
 
-    def copy(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> FinishedRecord:
+    def copy(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> UncommittedRecord:
         """Return the copy of a failed record for a retry topic or the dead letter topic."""
         if isinstance(decision, RetryLater):
             return self._retry(item, decision.tier)
@@ -112,7 +112,7 @@ class FailedRecordWriter:
         """Return the place where a record of an item was written first."""
         return read_retry_state(record).origin if item.tier else self.origin(record)
 
-    def _retry(self, item: WorkItem, tier: int) -> FinishedRecord:
+    def _retry(self, item: WorkItem, tier: int) -> UncommittedRecord:
         record, delay_ms = item.record, item.handler.retries.delays_ms[tier]
         origin, attempts = self.origin_of(item, record), item.total_attempts
         now_ms = self._clock.wall_ms()
@@ -122,9 +122,9 @@ class FailedRecordWriter:
         )
         topic = retry_topic(self._config.group, delay_ms)
         output = OutputRecord(topic, record.value, record.key, headers=retry_headers(record, state))
-        return FinishedRecord(record, origin, attempts, (output,))
+        return UncommittedRecord(record, origin, attempts, (output,))
 
-    def refused(self, finished: FinishedRecord, error: KafkaError) -> FinishedRecord:
+    def refused(self, finished: UncommittedRecord, error: KafkaError) -> UncommittedRecord:
         """Return the dead letter of a record whose output brokers refuse.
 
         A dead letter that is too large keeps only its origin.
@@ -142,7 +142,7 @@ class FailedRecordWriter:
             )
         )
 
-    def dead_letter(self, failed: FailedRecord, *, is_short: bool = False) -> FinishedRecord:
+    def dead_letter(self, failed: FailedRecord, *, is_short: bool = False) -> UncommittedRecord:
         """Return the dead letter of a failed record.
 
         Args:
@@ -152,7 +152,7 @@ class FailedRecordWriter:
         record, make_headers = failed.record, origin_headers if is_short else dead_letter_headers
         headers = make_headers(failed, self._config.dead_letter_headers)
         output = OutputRecord(self._config.dead_letters, record.value, record.key, headers=headers)
-        return FinishedRecord(record, failed.origin, failed.attempts, (output,), failed)
+        return UncommittedRecord(record, failed.origin, failed.attempts, (output,), failed)
 
     def log_dead_letter(self, failed: FailedRecord) -> None:
         """Log that a dead letter is written."""

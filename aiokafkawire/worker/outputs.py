@@ -11,7 +11,7 @@ from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.records import Record
 from aiokafkawire.worker.letters import FailedRecord, Header, Origin
 
-__all__ = ("AttemptOutput", "FinishedRecord", "OutputRecord")
+__all__ = ("AttemptOutput", "UncommittedRecord", "OutputRecord")
 
 
 class OutputRecord(NamedTuple):
@@ -42,7 +42,7 @@ class AttemptOutput:
         self._is_open = True
 
     def send(self, source: Record, *arguments: Any) -> None:
-        """Add a record for the record that it comes from.
+        """Add an output record of a source record.
 
         Raises:
             IllegalState: The attempt has ended.
@@ -65,7 +65,7 @@ class AttemptOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedRecord:
+class UncommittedRecord:
     """A finished record whose output is not committed.
 
     Attributes:

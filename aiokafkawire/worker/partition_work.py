@@ -11,7 +11,7 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
-from aiokafkawire.worker.outputs import FinishedRecord
+from aiokafkawire.worker.outputs import UncommittedRecord
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
 __all__ = (
@@ -257,7 +257,7 @@ class PartitionWork:
         self.state = PartitionWorkState.ACTIVE
         self.offsets = OffsetTracker() if offsets is None else offsets
         self.batch: CollectedBatch | None = None
-        self.uncommitted: dict[int, FinishedRecord] = {}
+        self.uncommitted: dict[int, UncommittedRecord] = {}
         self.ready: deque[WorkItem] = deque()
         self.waiting: dict[Hashable, deque[WorkItem]] = {}
         self.running: dict[WorkItem, None] = {}  # in the order in which they were taken

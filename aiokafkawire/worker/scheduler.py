@@ -31,7 +31,7 @@ from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.finished_records import encode_metadata
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
-from aiokafkawire.worker.outputs import FinishedRecord
+from aiokafkawire.worker.outputs import UncommittedRecord
 from aiokafkawire.worker.partition_work import (
     RESUME_SHARE,
     Budget,
@@ -423,7 +423,7 @@ class Scheduler:
 
     # --- transactions ---
 
-    def add_output(self, work: PartitionWork, finished: FinishedRecord) -> None:
+    def add_output(self, work: PartitionWork, finished: UncommittedRecord) -> None:
         """Keep the output of a record until a transaction commits it with the record's offset."""
         if work.is_fenced:
             return

@@ -33,7 +33,7 @@ from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.health_server import HealthServer
 from aiokafkawire.worker.intake import RecordIntake
 from aiokafkawire.worker.offset_tracker import OffsetTracker
-from aiokafkawire.worker.outputs import FinishedRecord
+from aiokafkawire.worker.outputs import UncommittedRecord
 from aiokafkawire.worker.partition_work import PartitionWork
 from aiokafkawire.worker.scheduler import Scheduler
 from aiokafkawire.worker.transaction_committer import TransactionCommitter
@@ -255,7 +255,7 @@ class WorkerSession(Session, RebalanceListener):
     # --- transactions ---
 
     def _on_output_refused(
-        self, work: PartitionWork, finished: FinishedRecord, error: KafkaError
+        self, work: PartitionWork, finished: UncommittedRecord, error: KafkaError
     ) -> None:
         if self.config.on_exhausted == "stop" and finished.failed is None:
             self.end(error)

@@ -23,7 +23,7 @@ from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.worker.committer import Committer
-from aiokafkawire.worker.outputs import FinishedRecord, OutputRecord
+from aiokafkawire.worker.outputs import UncommittedRecord, OutputRecord
 from aiokafkawire.worker.partition_work import PartitionWork
 from aiokafkawire.worker.scheduler import Scheduler
 from aiokafkawire.worker.transaction_content import TransactionContent
@@ -42,7 +42,7 @@ REFUSALS = frozenset(
 )
 """Errors of a record that fail again in every transaction."""
 
-Refuse = Callable[[PartitionWork, FinishedRecord, KafkaError], None]
+Refuse = Callable[[PartitionWork, UncommittedRecord, KafkaError], None]
 
 
 class PartitionsLost(Exception):
@@ -53,7 +53,7 @@ class _Write(NamedTuple):
     """A record that a transaction writes; its delivery is None while `send` waits."""
 
     work: PartitionWork
-    finished: FinishedRecord
+    finished: UncommittedRecord
     record: OutputRecord
     delivery: Delivery | None = None
 
@@ -141,7 +141,7 @@ class TransactionCommitter(Committer):
                 writes[-1] = writes[-1]._replace(delivery=delivery)
 
     async def _wait_for_outcome(self, error: KafkaError) -> None:
-        """Return when a commit has succeeded that timed out.
+        """Wait until a commit that timed out has succeeded.
 
         Raises:
             KafkaError: The transaction is aborted, or the producer has failed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
-from aiokafkawire.worker.outputs import FinishedRecord
+from aiokafkawire.worker.outputs import UncommittedRecord
 from aiokafkawire.worker.partition_work import PartitionWork
 
 __all__ = ("TransactionContent",)
@@ -13,7 +13,7 @@ __all__ = ("TransactionContent",)
 
 @dataclass(slots=True)
 class TransactionContent:
-    """Offsets, and the output of the records before them.
+    """Offsets of a transaction, and the output of the records before them.
 
     Attributes:
         offsets: Offsets to commit.
@@ -23,7 +23,7 @@ class TransactionContent:
 
     offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     works: list[PartitionWork] = field(default_factory=list)
-    finished: list[tuple[PartitionWork, FinishedRecord]] = field(default_factory=list)
+    finished: list[tuple[PartitionWork, UncommittedRecord]] = field(default_factory=list)
 
     @property
     def is_fenced(self) -> bool:
