@@ -18,6 +18,9 @@ from aiokafkawire.worker import Worker, WorkerRecord
 
 __all__ = ("TaskiqBroker",)
 
+STOP_INTERVAL_S = 0.1
+"""Interval at which a worker that does not end is told to."""
+
 
 class TaskiqBroker(AsyncBroker):
     """Broker of taskiq that sends tasks to a topic, and receives them with acknowledgements.
@@ -80,12 +83,15 @@ class TaskiqBroker(AsyncBroker):
 
         Tasks that were received and not acknowledged are left to other workers.
         """
-        await super().shutdown()
-        if self._running is not None:
-            worker, task = self._running
-            worker.cancel_handlers()
-            await asyncio.wait([task])
-        await self._producer.stop()
+        try:
+            await super().shutdown()
+        finally:
+            if self._running is not None:
+                worker, task = self._running
+                while not task.done():
+                    worker.cancel_handlers()  # has no effect on a task that has not begun to run
+                    await asyncio.wait([task], timeout=STOP_INTERVAL_S)
+            await self._producer.stop()
 
     async def kick(self, message: BrokerMessage) -> None:
         """Send a task, and wait until all in-sync replicas have it.

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from taskiq import TaskiqEvents, TaskiqState
 from taskiq.receiver import Receiver
 
 from aiokafkawire.broker import Broker
@@ -179,3 +180,34 @@ async def test_listening_ends_with_the_error_of_the_worker(servers: str) -> None
     with pytest.raises(Exception, match="absent"):
         await anext(tasks.broker.listen())
     await tasks.broker.shutdown()
+
+
+async def test_shutdown_while_the_worker_begins(servers: str) -> None:
+    tasks = Tasks(servers)
+    await tasks.broker.startup()
+    first = asyncio.ensure_future(anext(tasks.broker.listen()))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(WITHIN_S):
+        await tasks.broker.shutdown()
+        with pytest.raises(StopAsyncIteration):
+            await first
+
+
+async def test_a_failing_handler_of_the_shutdown_does_not_leave_the_worker_running(
+    servers: str,
+) -> None:
+    tasks = Tasks(servers)
+    tasks.broker.is_worker_process = True
+
+    @tasks.broker.on_event(TaskiqEvents.WORKER_SHUTDOWN)
+    async def fail(state: TaskiqState) -> None:
+        raise LookupError("absent")
+
+    await tasks.broker.startup()
+    first = asyncio.ensure_future(anext(tasks.broker.listen()))
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(WITHIN_S):
+        with pytest.raises(LookupError):
+            await tasks.broker.shutdown()
+        with pytest.raises(StopAsyncIteration):
+            await first

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-import shlex
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -67,18 +69,43 @@ def run_reloading(arguments: list[str]) -> None:
         CommandFailed: The package watchfiles is missing.
     """
     try:
-        from watchfiles import PythonFilter, run_process  # noqa: PLC0415
+        from watchfiles import PythonFilter, watch  # noqa: PLC0415
     except ImportError:
         raise CommandFailed(
             "--reload needs watchfiles: pip install 'aiokafkawire[reload]'"
         ) from None
-    run_process(
-        Path.cwd(),
-        target=shlex.join([sys.executable, "-m", "aiokafkawire", "worker", *arguments]),
-        target_type="command",
-        watch_filter=PythonFilter(),
-        sigint_timeout=RELOAD_STOP_S,
-    )
+    terminated = False
+
+    def terminate(number: int, frame: object) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
+    command = [sys.executable, "-m", "aiokafkawire", "worker", *arguments]
+    process = subprocess.Popen(command)
+    try:
+        for _ in watch(Path.cwd(), watch_filter=PythonFilter()):
+            stop_process(process)
+            process = subprocess.Popen(command)
+    except KeyboardInterrupt:
+        # A terminal sends Ctrl-C to the worker too, and a second signal would cancel its handlers.
+        stop_process(process, notify=terminated)
+
+
+def stop_process(process: subprocess.Popen[bytes], *, notify: bool = True) -> None:
+    """Wait until a worker has stopped; kill it after `RELOAD_STOP_S`."""
+    if notify and process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + RELOAD_STOP_S
+    while process.poll() is None:
+        try:
+            process.wait(deadline - time.monotonic())
+        except KeyboardInterrupt:
+            continue  # the worker has this one, too
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def find_worker(target: str) -> Worker:

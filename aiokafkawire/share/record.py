@@ -105,8 +105,8 @@ class ShareRecord(Record):
 
     The methods return at once, and the acknowledgement is sent together with others. Await the
     returned `Acknowledgement` to wait for the broker's response. They raise `AcknowledgementFailed`
-    if the record is not held any more. Until an acknowledgement is sent, a later one replaces it; do
-    not await the first one then.
+    if the record is not held any more. Until an acknowledgement is sent, a later one replaces it:
+    do not await both.
     """
 
     __slots__ = ("_held",)  # set by `make_records`

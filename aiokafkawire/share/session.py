@@ -108,18 +108,22 @@ def send_when_due(
     context.remove_expired(now)
     partitions = context.fetchable(now)
     wants_fetch = context.wants_records and bool(partitions)
-    if context.renewals:
-        # A fetch that carries renewals returns no records.
-        return _send_acknowledge(context, state, _sendable(context.take_renewals(now)))
+    # A fetch that carries renewals returns no records. Renewals alternate with other requests: new
+    # ones may come with each response.
+    if context.renewals and not context.has_renewed:
+        return _send_renewals(context, state, now)
+    context.has_renewed = False
     if context.pending and (
         context.urgent
         or (not wants_fetch and now >= context.acknowledge_at)
         # A ShareFetch would acquire records of partitions again that are not fetched any more.
         or any(partition not in partitions for partition in context.pending)
     ):
-        return _send_acknowledge(context, state, _sendable(context.take_pending(now)))
+        return _send_acknowledge(context, state, context.take_pending(now), now)
     if wants_fetch:
         return _send_fetch(context, state, partitions, now)
+    if context.renewals:
+        return _send_renewals(context, state, now)
     if not context.partitions and not context.pending and not context.holds_records:
         return _end(context, now)
     return state, ()
@@ -145,14 +149,22 @@ def _send_fetch(
     return states.SessionBusy(request, state.epoch, partitions, sent), (*expired, fetch)
 
 
+def _send_renewals(context: ShareSessionContext, state: states.SessionIdle, now: float) -> Outcome:
+    context.has_renewed = True
+    return _send_acknowledge(context, state, context.take_renewals(now), now)
+
+
 def _send_acknowledge(
     context: ShareSessionContext,
     state: states.SessionIdle,
-    sendable: tuple[states.SentAcknowledgements, Sequence[SessionEffect]],
+    taken: states.SentAcknowledgements,
+    now: float,
 ) -> Outcome:
-    sent, expired = sendable
+    sent, expired = _sendable(taken)
     if not sent:
-        return state, expired
+        # Nothing is in flight, so no response leads to the next request.
+        following, effects = send_when_due(context, state, events.RequestDue(), now)
+        return following, (*expired, *effects)
     request = context.new_request()
     send = events.SendAcknowledge(request, state.epoch, sent)
     return states.SessionBusy(request, state.epoch, state.listed, sent), (*expired, send)

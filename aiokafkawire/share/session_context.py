@@ -37,6 +37,7 @@ class ShareSessionContext:
         pending: Acknowledgements that are not sent yet, but for renewals.
         renewals: Renewals that are not sent yet. They share no request with decisions: the broker
             takes all acknowledgements of a partition or none.
+        has_renewed: The last request had renewals.
         expiry_at: When the first lock in `acquired` may expire.
     """
 
@@ -50,6 +51,7 @@ class ShareSessionContext:
         self.acquired: dict[TopicIdPartition, OffsetRanges[AcquisitionLock]] = {}
         self.pending: dict[TopicIdPartition, PartitionAcknowledgements] = {}
         self.renewals: dict[TopicIdPartition, PartitionAcknowledgements] = {}
+        self.has_renewed = False
         self.expiry_at = NEVER
         self._no_renewals_before: dict[TopicIdPartition, float] = {}
         self._last_request = 0

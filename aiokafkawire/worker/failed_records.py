@@ -24,7 +24,7 @@ from aiokafkawire.worker.letters import (
     retry_headers,
     retry_topic,
 )
-from aiokafkawire.worker.outputs import UncommittedRecord, OutputRecord
+from aiokafkawire.worker.outputs import OutputRecord, UncommittedRecord
 from aiokafkawire.worker.partition_work import WorkItem
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 

@@ -11,7 +11,7 @@ from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.records import Record
 from aiokafkawire.worker.letters import FailedRecord, Header, Origin
 
-__all__ = ("AttemptOutput", "UncommittedRecord", "OutputRecord")
+__all__ = ("AttemptOutput", "OutputRecord", "UncommittedRecord")
 
 
 class OutputRecord(NamedTuple):

@@ -23,7 +23,7 @@ from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.worker.committer import Committer
-from aiokafkawire.worker.outputs import UncommittedRecord, OutputRecord
+from aiokafkawire.worker.outputs import OutputRecord, UncommittedRecord
 from aiokafkawire.worker.partition_work import PartitionWork
 from aiokafkawire.worker.scheduler import Scheduler
 from aiokafkawire.worker.transaction_content import TransactionContent

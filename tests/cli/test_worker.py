@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -128,6 +130,45 @@ def test_a_worker_starts_again_with_changed_code(servers: str, module: str):
         wait_for("new second")
         process.terminate()
         assert process.wait(LIMIT_S) == 0
+
+
+SLOW = """
+from pathlib import Path
+import anyio
+from aiokafkawire import Worker
+
+worker = Worker(bootstrap_servers={servers!r}, group_id="slow")
+
+@worker.on("slow")
+async def process(record):
+    Path("notes").write_text("begun")
+    await anyio.sleep({seconds})
+    Path("notes").write_text("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+@pytest.mark.parametrize(("by_terminal", "seconds"), [(True, 1), (False, 6)])
+def test_handlers_finish_when_a_reloading_worker_stops(
+    servers: str, module: str, by_terminal: bool, seconds: int
+):
+    """A terminal sends Ctrl-C to both processes; SIGTERM is for the outer one."""
+    notes = Path("notes")
+    notes.touch()
+    Path(f"{module}.py").write_text(SLOW.format(servers=servers, seconds=seconds), "utf-8")
+    with running("worker", "--reload", f"{module}:worker", start_new_session=True) as process:
+        line = ["produce", "slow", "-b", servers]
+        assert aiokafkawire(*line, stdin=b"1\n").returncode == 0
+        deadline = time.monotonic() + LIMIT_S
+        while notes.read_text() != "begun":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        if by_terminal:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.terminate()
+        assert process.wait(LIMIT_S) == 0
+    assert notes.read_text() == "done"
 
 
 def test_reload_needs_watchfiles(cli: Cli, monkeypatch: pytest.MonkeyPatch):

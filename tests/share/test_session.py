@@ -635,3 +635,38 @@ def test_an_acknowledgement_whose_lock_expires_before_it_is_sent_fails() -> None
     assert broker.idle()
     [(acknowledgements, _)] = broker.results
     assert acknowledgements.expired == {(0, lock)}
+
+
+@pytest.mark.parametrize("kind", [RENEW, ACCEPT])
+def test_a_session_goes_on_when_all_that_waited_has_expired(kind: AcknowledgeType) -> None:
+    """Nothing is in flight then: no response would lead to the next fetch."""
+    broker = Broker()
+    broker.sent()
+    lock = broker.respond(acquired(0, 9))
+    broker.sent()
+    broker.acknowledge(kind, *range(10), lock=lock)
+    broker.handle(events.FlushRequested())
+    broker.now = LOCK_S
+    broker.respond()
+    assert isinstance(broker.sent(), events.SendFetch)
+    assert len(broker.results) == 1
+
+
+def test_renewals_alternate_with_other_requests() -> None:
+    """New renewals that come before each response hold up neither decisions nor fetches."""
+    broker, lock = holding(0, 9)
+    broker.acknowledge(RENEW, 0, lock=lock)
+    broker.sent()
+    broker.acknowledge(RENEW, 1, lock=lock)
+    broker.acknowledge(ACCEPT, 9, lock=lock)
+    broker.handle(events.FlushRequested())
+    broker.confirm()
+    assert types(broker.sent().acknowledgements) == {9: ACCEPT}
+    broker.confirm()
+    assert types(broker.sent().acknowledgements) == {1: RENEW}
+    broker.acknowledge(RENEW, 2, lock=lock)
+    broker.handle(events.DemandChanged(wants_records=True))
+    broker.confirm()
+    assert isinstance(broker.sent(), events.SendFetch)
+    broker.respond()
+    assert types(broker.sent().acknowledgements) == {2: RENEW}
