@@ -352,7 +352,8 @@ class BrokerError(KafkaError):
     """A broker returned an error code.
 
     `code` is the number (an `ErrorCode` if this package knows it), `name` is Kafka's name for it;
-    `retriable` is as Kafka defines it for the code.
+    `retriable` is as Kafka defines it for the code. `is_of_other_record` is True if the broker
+    refused a record because of another record of its batch (KIP-467).
 
     What to do: see the code in Kafka's documentation; the most common cause is missing permissions.
     """
@@ -369,6 +370,7 @@ class BrokerError(KafkaError):
         super().__init__(reason or name, retriable=retriable, **context)
         self.code = code
         self.name = name
+        self.is_of_other_record = False
 
 
 class AuthorizationFailed(BrokerError):

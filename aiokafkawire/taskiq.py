@@ -19,7 +19,7 @@ from aiokafkawire.worker import Worker, WorkerRecord
 __all__ = ("TaskiqBroker",)
 
 STOP_INTERVAL_S = 0.1
-"""Interval at which a worker that does not end is told to."""
+"""Interval at which a worker that has not ended is stopped again."""
 
 
 class TaskiqBroker(AsyncBroker):

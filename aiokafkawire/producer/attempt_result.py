@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.connection import LARGE_REQUEST_BYTES
 from aiokafkawire.errors import (
+    BrokerError,
     ConnectionLost,
     KafkaError,
     ProducerFenced,
@@ -86,6 +87,8 @@ def result_from_code(
         single[entry.batch_index] = record_error
     if single:
         _add_reason(error, "another record of the same batch was rejected")
+        if isinstance(error, BrokerError):
+            error.is_of_other_record = True
     stale = action is not BatchAction.FAIL_UNKNOWN and ErrorCode(code).invalidates_metadata
     return AttemptResult(action, error, stale_metadata=stale, record_errors=single)
 

@@ -116,6 +116,7 @@ class ShareNode:
 
     Attributes:
         lock_timeout_ms: Duration of a lock, as in the last response; None before the first one.
+        fetched_at: When the last fetch was sent.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class ShareNode:
         self._wake_at = NEVER
         self._closed = anyio.Event()
         self.lock_timeout_ms: int | None = None
+        self.fetched_at = runtime.clock.now()
 
     # --- for the consumer ---
 
@@ -248,8 +250,7 @@ class ShareNode:
         result: dict[TopicIdPartition, list[PartitionAcknowledgements]] = {}
         state = self._session.state
         sent = state.sent if isinstance(state, SessionBusy | SessionEnding) else {}
-        context = self._session.context
-        for part in (sent, context.pending, context.renewals):
+        for part in (sent, self._session.context.pending, self._session.context.renewals):
             for partition, acknowledgements in part.items():
                 result.setdefault(partition, []).append(acknowledgements)
         return result
@@ -346,7 +347,7 @@ class ShareNode:
     # --- requests ---
 
     async def _fetch(self, effect: events.SendFetch) -> None:
-        sent_at = self._runtime.clock.now()
+        sent_at = self.fetched_at = self._runtime.clock.now()
         topics, forgotten = fetch_topics(effect)
         config = self._config
         wait_ms, limit = config.fetch_max_wait_ms, self._owner.acquire_limit()

@@ -21,6 +21,7 @@ from .decoding import DecodedRecords
 from .delivery import ShareDelivery
 from .locks import AcquisitionLock
 from .node import ShareNode
+from .node_rotation import NodeRotation
 from .record import HeldRecords
 from .records import ShareRecords
 
@@ -74,7 +75,7 @@ class ShareSessions:
         )
         self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._nodes: dict[NodeId, ShareNode] = {}
-        self._node_index = 0
+        self._rotation = NodeRotation()
         self._open_polls = 0
         self._is_closing = False
 
@@ -147,7 +148,9 @@ class ShareSessions:
             # One broker at a time, so that no more than the wanted records are acquired.
             wanted = bool(self._open_polls) and not self._delivery.buffered_count
             nodes = [node for node in self._nodes.values() if node.has_partitions]
-            chosen = nodes[self._node_index % len(nodes)] if nodes and wanted else None
+            chosen = None
+            if nodes and wanted:
+                chosen = self._rotation.choose(nodes, self._runtime.clock.now())
             for node in self._nodes.values():
                 node.set_demand(wants_records=node is chosen)
             return
@@ -185,7 +188,7 @@ class ShareSessions:
 
     def on_fetched(self, node: ShareNode) -> None:
         """Fetch from the next broker, or not, after a fetch has ended."""
-        self._node_index += 1
+        self._rotation.advance()
         self.update_demand()
 
     def on_partition_error(self, partition: TopicIdPartition, error: KafkaError) -> None:
@@ -207,7 +210,9 @@ class ShareSessions:
     def on_session_lost(self, node: ShareNode) -> None:
         """Deliver no more records of the session, which are not held any more; fetch elsewhere."""
         self._delivery.stop()
-        self._node_index += 1
+        now = self._runtime.clock.now()
+        taken_s = min(now - node.fetched_at, self._config.request_timeout_ms / 1_000)
+        self._rotation.leave_out(node, now + taken_s)
         self.update_demand()
 
     def on_acknowledged(

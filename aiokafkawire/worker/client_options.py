@@ -60,6 +60,12 @@ class ClientOptionSets:
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
         if config.is_exactly_once:
             defaults["isolation_level"] = "read_committed"
+            if self.consumer.get("isolation_level", "read_committed") != "read_committed":
+                raise InvalidOption(
+                    "consumer_options: with isolation_level='read_uncommitted' the worker would"
+                    " process retries of aborted transactions; exactly_once_v2 needs"
+                    " 'read_committed'"
+                )
         if self.consumer.get("group_protocol") != "consumer":
             defaults["partition_assignment_strategy"] = ["cooperative-sticky"]
         consumer = Consumer(

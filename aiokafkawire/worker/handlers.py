@@ -134,7 +134,8 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
                 has ended.
             RecordTooLarge: The record is larger than `max_request_size_bytes`.
             TypeError: An argument has the wrong type.
-            ValueError: An argument is out of range.
+            ValueError: An argument is out of range, or the name of the topic or of a header is
+                invalid.
         """
         if self._output is None:
             raise IllegalState(

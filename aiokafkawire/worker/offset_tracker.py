@@ -37,12 +37,14 @@ class OffsetTracker:
 
     Attributes:
         committed: The offset that was committed last; None if none was.
+        first: The offset at which the worker began to read; None before the first record.
     """
 
-    __slots__ = ("_epochs", "_finished", "_next", "_pending", "_restored", "committed")
+    __slots__ = ("_epochs", "_finished", "_next", "_pending", "_restored", "committed", "first")
 
     def __init__(self) -> None:
         self.committed: OffsetAndMetadata | None = None
+        self.first: int | None = None
         self._pending: deque[int] = deque()  # from the lowest unfinished record on
         self._finished: set[int] = set()  # records of `_pending` that are finished
         self._next: int | None = None  # after the last record
@@ -67,6 +69,8 @@ class OffsetTracker:
         for offset, epoch in leader_epochs_of(records):
             if not self._epochs or self._epochs[-1][1] != epoch:
                 self._epochs.append((offset, epoch))
+        if self.first is None:
+            self.first = self._pending[0]
         self._next = self._pending[-1] + 1
         return records if self._restored is None else self._skip_finished(records, self._restored)
 

@@ -9,9 +9,15 @@ from typing import Any, NamedTuple
 from aiokafkawire.errors import IllegalState
 from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.records import Record
+from aiokafkawire.types import require_topic_name
 from aiokafkawire.worker.letters import FailedRecord, Header, Origin
 
 __all__ = ("AttemptOutput", "OutputRecord", "UncommittedRecord")
+
+
+OBJECTS_BYTES = 300
+"""Bytes of the Python objects of a record, about. While transactions cannot commit, nothing else
+limits the number of finished records."""
 
 
 class OutputRecord(NamedTuple):
@@ -46,12 +52,17 @@ class AttemptOutput:
 
         Raises:
             IllegalState: The attempt has ended.
+            ValueError: The name of the topic or of a header is invalid. `Producer.send` would raise
+                it in each transaction that has the record.
         """
         if not self._is_open:
             raise IllegalState("the attempt has ended: call send() before the handler returns")
         topic, value, key, partition, timestamp_ms, headers, _ = validate_record(
             *arguments, max_bytes=self._max_bytes
         )
+        require_topic_name(topic)
+        for name, _ in headers:
+            name.encode()
         output = OutputRecord(topic, value, key, partition, timestamp_ms, headers)
         self._by_offset.setdefault(source.offset, []).append(output)
 
@@ -84,6 +95,11 @@ class UncommittedRecord:
 
     @property
     def size(self) -> int:
-        """Bytes of the keys and values of the record and its output."""
+        """Memory of the record and its output, about: keys, values, headers and objects."""
         records: tuple[Record | OutputRecord, ...] = (self.record, *self.output)
-        return sum(len(each.key or b"") + len(each.value or b"") for each in records)
+        size = len(records) * OBJECTS_BYTES
+        for each in records:
+            size += len(each.key or b"") + len(each.value or b"")
+            for name, content in each.headers:
+                size += len(name) + len(content or b"")
+        return size

@@ -193,16 +193,22 @@ class WorkerSession(Session, RebalanceListener):
             max(0.0, drain_deadline - self.runtime.clock.now()),
             extra=dict(self._supervisor.fields),
         )
+        close_s, limit = self.config.close_timeout_ms / 1_000, None
         try:
             self._poll_task.cancel()
             await self._poll_task.wait()
             assigned = [work.tp for work in self.scheduler.partitions]
             await self._drain(assigned, drain_deadline)
-            await self.committer.commit(assigned)
+            now = self.runtime.clock.now()
+            limit = now + close_s
+            # A transaction whose outcome is unknown must not take the time to leave the group.
+            with anyio.CancelScope(deadline=now + close_s / 2):
+                await self.committer.commit(assigned)
             self.executor.abandon_threads()
         finally:
             self.scheduler.remove([work.tp for work in self.scheduler.partitions])
-            limit = self.runtime.clock.now() + self.config.close_timeout_ms / 1_000
+            if limit is None:
+                limit = self.runtime.clock.now() + close_s
             with anyio.CancelScope(shield=True, deadline=limit):
                 await self._stop_clients()
 
@@ -285,14 +291,28 @@ class WorkerSession(Session, RebalanceListener):
             extra=log_fields(self._supervisor.fields, error=failure),
         )
         for work in list(self.scheduler.partitions):
-            self.scheduler.replace(work)
+            self.scheduler.replace(work).offsets.first = work.offsets.first
         with suppress(KafkaError):
             await self.clients.producer.stop()
         producer = self.clients.replace_producer()
         await self._repeat(producer.start)
-        await self._repeat(self.clients.consumer.seek_to_committed)
+        await self._repeat(self._seek_to_committed)
         assert isinstance(self.committer, TransactionCommitter)
         self.committer.producer, self.committer.producer_failure = producer, None
+
+    async def _seek_to_committed(self) -> None:
+        """Read again from the committed offsets, or from the first offset that was read.
+
+        Where nothing is committed, `auto_offset_reset="latest"` would skip the records since.
+        """
+        consumer = self.clients.consumer
+        await consumer.seek_to_committed()
+        works = {work.tp: work for work in self.scheduler.partitions}
+        committed = await consumer.committed(*works) if works else {}
+        for tp, work in works.items():
+            first = work.offsets.first
+            if committed.get(tp) is None and first is not None and tp in consumer.assignment():
+                consumer.seek(tp, first)
 
     async def _repeat(self, call: Callable[[], Awaitable[None]]) -> None:
         """Make a call that succeeds when brokers can be reached."""

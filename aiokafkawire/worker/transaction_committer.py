@@ -89,8 +89,13 @@ class TransactionCommitter(Committer):
         self.producer = producer
         self.producer_failure: KafkaError | None = None
         self._refuse = refuse
+        self._interrupted: TransactionContent | None = None  # of a commit that was cancelled
 
     async def _commit(self, partitions: Collection[TopicPartition] | None) -> None:
+        # The producer completes a commit that was cancelled. To write its output again would
+        # duplicate it, so what is left of its partitions is processed again by the next owner.
+        if self._interrupted is not None and not self._interrupted.is_over:
+            return
         content = self._scheduler.next_transaction(partitions)
         if not content.offsets or self.producer_failure is not None:
             return
@@ -102,9 +107,13 @@ class TransactionCommitter(Committer):
         except KafkaError as error:
             self._on_failure(error, content.offsets)
             self.producer_failure = self._find_producer_failure()
-            for write, refusal in _refusals(writes, error):
-                self._refuse(write.work, write.finished, refusal)
+            for work, finished, refusal in _refusals(content, writes, error):
+                self._refuse(work, finished, refusal)
+        except BaseException:
+            self._interrupted = content
+            raise
         else:
+            self._interrupted = None
             self._scheduler.finish_transaction(content)
             self.failing_since = None
 
@@ -171,14 +180,28 @@ class TransactionCommitter(Committer):
         return None
 
 
-def _refusals(writes: list[_Write], error: KafkaError) -> Iterator[tuple[_Write, KafkaError]]:
-    """Yield the first refused record of each finished record, and why it is refused."""
+def _refusals(
+    content: TransactionContent, writes: list[_Write], error: KafkaError
+) -> Iterator[tuple[PartitionWork, UncommittedRecord, KafkaError]]:
+    """Yield the finished records whose output is refused, and why."""
     refused: set[int] = set()
     for write in writes:
         failure = error if write.delivery is None else _failure(write, error.__cause__)
         if id(write.finished) not in refused and _is_refusal(failure):
             refused.add(id(write.finished))
-            yield write, failure
+            yield write.work, write.finished, failure
+    # `send` waits for up to `max_block_ms` for a topic, so others must not wait for the same one.
+    if not writes or writes[-1].delivery is not None or not _is_refusal(error):
+        return
+    if isinstance(error, RecordTooLarge):
+        return
+    unwritable = writes[-1].record
+    for work, finished in content.finished:
+        if id(finished) not in refused and any(
+            (record.topic, record.partition) == (unwritable.topic, unwritable.partition)
+            for record in finished.output
+        ):
+            yield work, finished, error
 
 
 def _failure(write: _Write, cause: BaseException | None) -> KafkaError | None:
@@ -201,5 +224,5 @@ def _is_refusal(error: KafkaError | None) -> TypeGuard[KafkaError]:
     if isinstance(error, AuthorizationFailed):
         return error.resource_type == "topic"
     if isinstance(error, BrokerError):
-        return error.code in REFUSALS
+        return error.code in REFUSALS and not error.is_of_other_record
     return isinstance(error, RecordTooLarge | UnknownTopic)

@@ -29,3 +29,8 @@ class TransactionContent:
     def is_fenced(self) -> bool:
         """True if a partition was revoked or lost: another member may process its records."""
         return any(work.is_fenced for work in self.works)
+
+    @property
+    def is_over(self) -> bool:
+        """True if all partitions were revoked or lost."""
+        return all(work.is_fenced for work in self.works)

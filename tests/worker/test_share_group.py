@@ -16,6 +16,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import Runtime, with_runtime
 from aiokafkawire.share import ShareConsumer, ShareRecord
 from aiokafkawire.testing import ApiKey, Close
+from aiokafkawire.testing import Drop as DropRequest
 from aiokafkawire.testing.simulation import World
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import BatchPolicy, DeadLetter, Drop, Retry, RetryPolicy, Worker, executor
@@ -391,3 +392,33 @@ async def test_a_share_group_is_never_known_to_be_idle(broker: Broker):
     worker.on("jobs", order_by=None)(ignore)
     with pytest.raises(IllegalState, match="share group"):
         await worker.run_until_idle()
+
+
+def test_a_broker_that_does_not_respond_leaves_time_for_the_others():
+    world = World(seed=1)
+
+    async def main() -> int:
+        async with Broker(
+            2, host="10.0.0.1", runtime=world.runtime("10.0.0.1"), **BROKER_OPTIONS
+        ) as broker:
+            await broker.create_topic("jobs", partitions=2)
+            runtime, done = world.runtime("10.0.0.2"), 0
+            clock = runtime.clock
+            worker = with_runtime(make_worker(broker, concurrency=10), runtime)
+
+            @worker.on("jobs", order_by=None)
+            async def process(record: Any) -> None:
+                nonlocal done
+                done += 1
+                await clock.sleep_until(clock.now() + 1)
+
+            producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+            async with worker, with_runtime(producer, runtime) as producer:
+                await clock.sleep_until(clock.now() + 5)
+                broker.on(ApiKey.SHARE_FETCH, DropRequest(), node=2)
+                for number in range(100):
+                    await producer.send_and_wait("jobs", b"", partition=number % 2)
+                await clock.sleep_until(clock.now() + 150)
+                return done
+
+    assert world.run(main) >= 50

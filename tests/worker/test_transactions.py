@@ -12,12 +12,14 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
     IllegalState,
+    InvalidOption,
     ProducerFenced,
     UnknownTopic,
     UnsupportedVersion,
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.testing import Answer, ApiKey, Delay, Drop, ErrorCode
+from aiokafkawire.testing.simulation import World, with_runtime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import BatchPolicy, FailedAt, RetryPolicy, Worker
 from aiokafkawire.worker import Drop as DropRecord
@@ -121,7 +123,7 @@ async def test_output_between_a_write_and_a_crash_is_seen_once(broker: Broker):
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             crashed = billing_worker(
-                broker, close_timeout_ms=100, producer_options={"transaction_timeout_ms": 1_000}
+                broker, close_timeout_ms=1_000, producer_options={"transaction_timeout_ms": 1_000}
             )
             tasks.start_soon(crashed.run)
             await until(lambda: unended.hits > 0)
@@ -139,6 +141,21 @@ async def test_an_aborted_transaction_is_repeated_without_the_handlers(broker: B
     with anyio.fail_after(20):
         results = await worker.run_until_idle()
     assert len(results.processed) == 5
+    assert await values(broker, "bills", "read_committed") == ALL_BILLS
+
+
+async def test_output_of_a_cancelled_commit_is_not_written_again(broker: Broker):
+    slow = broker.on(ApiKey.END_TXN, Delay(0.5))
+    worker = billing_worker(broker, commit_interval_ms=60_000)
+    with anyio.fail_after(20), anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel() -> None:
+                await until(lambda: slow.hits > 0)
+                scope.cancel()
+
+            tasks.start_soon(cancel)
+            await worker.run_until_idle()
     assert await values(broker, "bills", "read_committed") == ALL_BILLS
 
 
@@ -212,6 +229,25 @@ async def test_output_behind_an_unfinished_record_waits(broker: Broker):
     assert handled == [0, 2, 4, 1, 3]
 
 
+async def test_output_that_cannot_be_committed_pauses_the_partitions(broker: Broker):
+    broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION))
+    worker = make_worker(broker, max_buffered_bytes=100_000)
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        record.send("bills", headers=[("bill", bytes(1_000))])
+
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(20):
+            for _ in range(100):
+                await producer.send("orders", b"")
+            await producer.flush()
+    with anyio.fail_after(20):
+        async with worker:
+            await until(lambda: worker.metrics()["paused_partitions"] > 0)
+            assert worker.metrics()["buffered_bytes"] >= 100_000
+
+
 async def test_batches_send_for_the_records_that_are_done(broker: Broker):
     worker = make_worker(broker)
 
@@ -269,6 +305,50 @@ async def test_refused_output_makes_a_dead_letter(broker: Broker):
     assert await values(broker, "billing.dead", "read_committed") == [b"1", b"3"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"topic": "no topic!"},
+        {"topic": "x" * 300},
+        {"topic": "bills", "headers": [("\ud800", b"")]},
+    ],
+)
+async def test_output_with_an_invalid_name_is_a_failed_attempt(broker: Broker, arguments: Any):
+    worker = make_worker(broker)
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    async def bill(record: Any) -> None:
+        record.send(**(arguments if record.offset == 1 else {"topic": "bills"}), value=record.value)
+
+
+async def test_output_in_the_batch_of_refused_output_is_written(broker: Broker):
+    worker = make_worker(broker)
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        record.send("bills", record.value, timestamp_ms=2**62 if record.offset == 1 else None)
+
+    with anyio.fail_after(20):
+        results = await worker.run_until_idle()
+    assert results.dead.values() == [b"1"]
+    assert await values(broker, "bills", "read_committed") == [b"0", b"2", b"3", b"4"]
+
+
+async def test_output_for_the_same_missing_partition_is_refused_together(broker: Broker):
+    worker = make_worker(broker, producer_options={"max_block_ms": 500})
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        record.send("bills", record.value, partition=7 if record.offset else 0)
+
+    with anyio.fail_after(20):
+        async with worker:
+            await until_committed(broker, 5)
+            assert worker.metrics()["commit_failures_total"] == 1
+            assert worker.metrics()["records_dead_total"] == 4
+    assert await values(broker, "bills", "read_committed") == [b"0"]
+
+
 async def test_refused_output_stops_a_worker_without_dead_letters(broker: Broker):
     worker = make_worker(broker, on_exhausted="stop", producer_options={"max_block_ms": 300})
 
@@ -279,6 +359,29 @@ async def test_refused_output_stops_a_worker_without_dead_letters(broker: Broker
     with anyio.fail_after(20), pytest.raises(UnknownTopic):
         await worker.run()
     assert await committed(broker) is None
+
+
+def test_a_stop_does_not_wait_for_the_outcome_of_a_transaction():
+    world = World(seed=1)
+
+    async def main() -> float:
+        async with Broker(host="10.0.0.1", runtime=world.runtime("10.0.0.1")) as broker:
+            for topic in ("orders", "bills"):
+                await broker.create_topic(topic, partitions=1)
+            runtime = world.runtime("10.0.0.2")
+            clock = runtime.clock
+            producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+            async with with_runtime(producer, runtime) as producer:
+                await producer.send_and_wait("orders", b"0")
+            unended = broker.on(ApiKey.END_TXN, Drop())
+            worker = billing_worker(broker, drain_timeout_ms=25_000, close_timeout_ms=30_000)
+            async with with_runtime(worker, runtime):
+                while not unended.hits:
+                    await clock.sleep_until(clock.now() + 0.1)
+                stopped_at = clock.now()
+            return clock.now() - stopped_at
+
+    assert world.run(main) <= 55
 
 
 # --- fenced producers and lost partitions ---
@@ -294,6 +397,24 @@ async def test_a_fenced_worker_reads_again_from_the_committed_offsets(broker: Br
                 await producer.send_and_wait("orders", b"5")
             await until_committed(broker, 6)
     assert await values(broker, "bills", "read_committed") == [*ALL_BILLS, b"bill 5"]
+
+
+async def test_a_fenced_worker_without_a_commit_skips_nothing(broker: Broker):
+    uncommitted = broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION))
+    worker = billing_worker(broker, consumer_options={"auto_offset_reset": "latest"})
+    with anyio.fail_after(20):
+        async with worker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            session = worker._lifecycle.open_session
+            assert session is not None
+            await until(lambda: bool(session.clients.consumer.assignment()))
+            await session.clients.consumer.position(ORDERS)
+            await producer.send_and_wait("orders", b"5")
+            await until(lambda: uncommitted.hits > 0)
+            await fence(broker, transactional_id(worker))
+            uncommitted.remove()
+            await producer.send_and_wait("orders", b"6")
+            await until_committed(broker, 7)
+    assert await values(broker, "bills", "read_committed") == [b"bill 5", b"bill 6"]
 
 
 async def test_a_worker_with_the_id_of_another_one_stops(broker: Broker):
@@ -332,6 +453,11 @@ async def test_brokers_before_2_5_are_refused():
         worker = billing_worker(broker)
         with anyio.fail_after(20), pytest.raises(UnsupportedVersion, match=r"needs Kafka 2\.5"):
             await worker.run()
+
+
+async def test_uncommitted_records_must_not_be_read(broker: Broker):
+    with pytest.raises(InvalidOption, match="read_committed"):
+        make_worker(broker, consumer_options={"isolation_level": "read_uncommitted"})
 
 
 async def test_send_needs_transactions_and_an_attempt(broker: Broker):
