@@ -69,7 +69,10 @@ class GroupObserver:
         elif now < self._rebalanced_at.pop(message.group_id, -REVOKED_AFTER_S) + REVOKED_AFTER_S:
             # A conversion takes the assignment of the classic group, as in Kafka. It lacks what
             # cooperative members still have to revoke.
-            gone |= clients
+            self.removed += [
+                MemberRemoved(now, name, message.group_id, by_conversion=True)
+                for name in sorted(clients - gone)
+            ]
         self.removed += [MemberRemoved(now, name, message.group_id) for name in sorted(gone)]
         self._clients[message.group_id] = clients
         if isinstance(group, ConsumerGroup):

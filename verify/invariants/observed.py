@@ -100,12 +100,13 @@ class GenerationAssigned:
 @dataclass(frozen=True, slots=True)
 class MemberRemoved:
     """A coordinator has removed a member, the member joined again, or its classic group became a
-    consumer group during or soon after a rebalance: the coordinator does not know what the member
-    owns."""
+    consumer group during or soon after a rebalance (`by_conversion`): the coordinator does not know
+    what the member owns."""
 
     at: float
     client: str
     group: str
+    by_conversion: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ def rebalance_before_revocation(
     """Rejoin before the pending revocation (cooperative).
 
     The partitions to revoke are not assigned to another member yet, so this member rejoins with
-    them and the others need not wait for the application.
+    them and the others need not wait for the application. Only a group that becomes a consumer
+    group meanwhile may assign them, whether this member rejoins or not.
     """
     if not context.settings.cooperative:
         return heartbeats.heartbeat_succeeded(context, state, event, now)

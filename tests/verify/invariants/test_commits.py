@@ -8,7 +8,7 @@ import pytest
 
 from tests.verify.invariants.history_builder import T0, HistoryBuilder, log, v
 from verify.invariants.events import Committing, Fault, FaultsHealed
-from verify.invariants.observed import CommitRequest, PositionLost
+from verify.invariants.observed import Assignment, CommitRequest, MemberRemoved, PositionLost
 
 LOG = log(*[v(number) for number in range(8)])
 
@@ -110,6 +110,37 @@ def test_a_commit_that_was_overtaken_on_its_way() -> None:
     assert found("c", 5.0) == 1
     assert found("c", 7.0) == 1
     assert found("d", 3.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("converted_at", "by_conversion", "given_at", "found"),
+    [
+        (2.0, True, 3.0, 0),
+        (2.0, True, None, 1),  # the other one has no right to commit
+        (2.0, False, 3.0, 1),
+        (3.5, True, 3.0, 1),  # the partition was given away before
+        (0.5, True, 3.0, 1),  # the owner got the partition after the conversion
+    ],
+)
+@pytest.mark.parametrize("committing", ["cd", "dc"])
+def test_two_members_commit_a_partition_after_a_conversion(
+    committing: str, converted_at: float, by_conversion: bool, given_at: float | None, found: int
+) -> None:
+    """A cooperative member has yet to revoke the partition that another one was given."""
+    builder = reader()
+    builder.consumer("d")
+    commits = Commits(builder)
+    for name in ("c", "d"):
+        builder.polled(*r(0, 1, 2, 3), client=name)
+        builder.call("getmany", 1.0, client=name)
+    for name, offset in zip(committing, (4, 2), strict=True):
+        commits.add(offset, client=name)
+    answers = [Assignment(1.0, "c", "g", "c", 1, (T0,))]
+    if given_at is not None:
+        answers.append(Assignment(given_at, "d", "g", "d", 1, (T0,)))
+    removed = MemberRemoved(converted_at, "c", "g", by_conversion)
+    texts = commit_findings(builder, commits, assignments=tuple(answers), removed=(removed,))
+    assert len(texts) == found
 
 
 def test_going_back_after_a_seek() -> None:

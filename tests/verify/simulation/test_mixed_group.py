@@ -51,6 +51,14 @@ def test_a_conversion_that_overtakes_a_revocation_is_no_violation() -> None:
     assert not play(mixed_group.SCENARIO, 20_197, "trio", shown_lines=0).failures
 
 
+def test_both_owners_of_a_partition_may_commit_after_a_conversion() -> None:
+    """The coordinator accepts the commit of the member that has yet to revoke the partition."""
+    plan = draw(mixed_group.SCENARIO, 4_001_893).only(
+        steps=[0, 2, 4, 5, 6, 7, 9, 14, 15, 17], clients=[0, 1, 2, 3, 4], records=11
+    )
+    assert not play(mixed_group.SCENARIO, 4_001_893, "trio", plan, shown_lines=0).failures
+
+
 def test_a_callback_after_a_crash_is_no_violation() -> None:
     """The tasks of a crashed process run until they are cancelled."""
     assert not play(mixed_group.SCENARIO, 40_756, "trio", shown_lines=0).failures

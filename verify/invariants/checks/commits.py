@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from aiokafkawire.types import TopicPartition
 from verify.invariants.check_result import Violation
 from verify.invariants.checks.calls import fault_free_since, recovery_s
 from verify.invariants.checks.committed_offsets import Committed
 from verify.invariants.checks.finding import Finding, NotChecked, group_findings
+from verify.invariants.checks.going_back import ANYWHERE, going_back
 from verify.invariants.checks.groups import follow
 from verify.invariants.checks.reading import Visible, visible
 from verify.invariants.events import (
@@ -20,7 +19,6 @@ from verify.invariants.events import (
     Called,
     Closed,
     Committing,
-    EndTxnRequested,
     Event,
     Fault,
     Lost,
@@ -29,17 +27,12 @@ from verify.invariants.events import (
     Polled,
     PositionSought,
     Revoked,
-    TopicDeleted,
-    TransactionEnded,
 )
 from verify.invariants.events import Committed as CommitOutcome
 from verify.invariants.observed import CommitRequest
-from verify.invariants.run import ASKING_S, Client, Run
+from verify.invariants.run import Client, Run
 
 __all__ = ("commits_are_correct",)
-
-ANYWHERE = 2**62
-"""Highest allowed commit where the position is unknown."""
 
 HARMLESS = ("leave", "upgrade", "grow")
 """Kinds of steps that are no fault."""
@@ -50,17 +43,17 @@ Key = tuple[str, TopicPartition]
 def commits_are_correct(run: Run) -> Iterator[Violation]:
     """(6) Committed offsets never go back and never pass processed records.
 
-    Exceptions for going back: a seek, a reset, or a commit of the same member that overtook
-    another. With auto-commit, a member has committed its processed records when it leaves in good
-    order, and when partitions are revoked without a fault. Records of one task count as processed
-    when it calls again; explicitly committed offsets are up to the application.
+    Exceptions for going back: a seek, a reset, a commit of the same member that overtook another,
+    or a partition that a conversion of the group gave to a second member. With auto-commit, a
+    member has committed its processed records when it leaves in good order, and when partitions are
+    revoked without a fault. Records of one task count as processed when it calls again; explicitly
+    committed offsets are up to the application.
     """
     if run.observed.commits is None and run.observed.committed is None:
         raise NotChecked("commits were not observed")
     if not any(client.group for client in run.clients.values()):
         raise NotChecked("no consumer has a group")
-    back = list(_going_back(run)) + list(_transactions_going_back(run))
-    yield from group_findings(6, "commits went back", back)
+    yield from group_findings(6, "commits went back", list(going_back(run)))
     seen = _Seen(run)
     left: dict[Key, int] = {}
     yield from group_findings(
@@ -75,113 +68,6 @@ def commits_are_correct(run: Run) -> Iterator[Violation]:
     )
     kept = list(_not_auto_committed(run, seen))
     yield from group_findings(6, "members did not commit processed records on revocation", kept)
-
-
-# --- going back ----------------------------------------------------------------------------------
-
-
-def _going_back(run: Run) -> Iterator[Finding]:
-    newest: dict[Key, tuple[CommitRequest, int]] = {}
-    reasons = _Reasons(run)
-    for request in run.observed.commits or ():
-        if request.errors is None or request.producer_id >= 0:
-            continue
-        for (tp, offset), error in zip(request.offsets, request.errors, strict=True):
-            if error:
-                continue
-            before = newest.get((request.group, tp))
-            newest[request.group, tp] = (request, offset)
-            if before is None or offset >= before[1]:
-                continue
-            if reasons.excuse(tp, offset, request, before[0]):
-                continue
-            who = request.client or request.member
-            yield f"{request.group} {tp} from {before[1]} to {offset} by {who}", request
-
-
-class _Reasons:
-    """Reasons for which a commit may be lower than the previous one."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._deleted: dict[str, list[float]] = defaultdict(list)
-        for event in run.of(TopicDeleted):
-            self._deleted[event.topic].append(event.at)
-        self._moved: dict[tuple[str, TopicPartition], list[float]] = defaultdict(list)
-        for sought in run.of(PositionSought):
-            for tp in sought.partitions:
-                self._moved[sought.client, tp].append(sought.at)
-        for lost in run.observed.positions_lost or ():
-            client = run.by_client_id.get(lost.client)
-            if client is not None:
-                tp = TopicPartition(lost.topic, lost.partition)
-                self._moved[client.name, tp].append(lost.at)
-        for times in self._moved.values():
-            times.sort()
-        self._asked: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
-        for event in run.of(Committing):
-            for tp, offset in event.offsets or ():
-                self._asked[event.client, tp].append((event.at, offset))
-
-    def excuse(
-        self, tp: TopicPartition, offset: int, request: CommitRequest, before: CommitRequest
-    ) -> bool:
-        client = self._run.by_client_id.get(request.client)
-        # Until a member learns of a recreated topic, it commits offsets of the old one.
-        delay_s = ASKING_S if client is None else client.learns_of_topics_within_s
-        if _between(self._deleted.get(tp.topic, []), before.at - delay_s, request.at):
-            return True
-        overtaken = request.connected_at < before.connected_at
-        if request.client == before.client and overtaken:
-            return True
-        if client is None:
-            return request.client in self._run.by_client_id  # several clients have this name
-        # A moved position is committed as long as no other records were requested.
-        moved = self._moved.get((client.name, tp), [])
-        if moved and moved[0] <= request.at:
-            return True
-        asked = self._asked.get((client.name, tp), [])
-        place = bisect_right(asked, (request.at, ANYWHERE))
-        return place > 0 and asked[place - 1][1] == offset
-
-
-def _between(times: list[float], begin: float, end: float) -> bool:
-    return bisect_left(times, begin) < bisect_right(times, end)
-
-
-def _transactions_going_back(run: Run) -> Iterator[Finding]:
-    """Return transactional offsets that are lower than those of an earlier transaction.
-
-    A transaction commits at some time between EndTxn and its response; only transactions that
-    surely ended before are compared.
-    """
-    asked: dict[tuple[str, int], float] = {}
-    for event in run.of(EndTxnRequested):
-        asked.setdefault((event.client, event.transaction), event.at)
-    over = {
-        (e.client, e.transaction): e.at
-        for e in run.of(TransactionEnded)
-        if e.outcome == "committed"
-    }
-    by_partition: dict[Key, list[tuple[float, float, int, OffsetsSent]]] = defaultdict(list)
-    for sent in run.of(OffsetsSent):
-        key = (sent.client, sent.transaction)
-        for tp, offset in sent.offsets if key in over else ():
-            entry = (asked.get(key, sent.at), over[key], offset, sent)
-            by_partition[sent.group, tp].append(entry)
-    moved = {
-        tp for each in run.of(PositionSought) if each.to != "committed" for tp in each.partitions
-    }
-    for (group, tp), entries in by_partition.items():
-        if tp in moved or len(run.made_at.get(tp.topic, ())) > 1:
-            continue
-        ended = sorted((entry[1], entry[2]) for entry in entries)
-        times = [at for at, _ in ended]
-        highest = list(accumulate((offset for _, offset in ended), max))
-        for begin, _, offset, sent in entries:
-            place = bisect_left(times, begin)
-            if place and highest[place - 1] > offset:
-                yield f"{group} {tp} from {highest[place - 1]} to {offset} in a transaction", sent
 
 
 # --- going too far -------------------------------------------------------------------------------
