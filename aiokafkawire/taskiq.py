@@ -56,6 +56,7 @@ class TaskiqBroker(AsyncBroker):
             InvalidOption: An option is unknown or invalid.
         """
         super().__init__()
+        options.setdefault("create_topics", False)  # no task becomes a dead letter
         self._topic = topic
         self._worker = Worker(
             consumer_options=consumer_options, producer_options=producer_options, **options

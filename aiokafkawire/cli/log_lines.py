@@ -20,6 +20,7 @@ __all__ = (
     "hide_missing_topics",
     "log_to_stderr",
     "show_log_times",
+    "stop_logging_to_stderr",
 )
 
 LOG_PREFIX = "aiokafkawire: "
@@ -63,6 +64,13 @@ def log_to_stderr() -> None:
     handler = StderrHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def stop_logging_to_stderr() -> None:
+    """Leave logging to a command that configures it itself."""
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, StderrHandler)]:
+        root.removeHandler(handler)
 
 
 def elapsed_s() -> float:

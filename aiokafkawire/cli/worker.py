@@ -14,6 +14,7 @@ from typing import Literal
 import click
 
 from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.log_lines import stop_logging_to_stderr
 from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.worker import Worker
@@ -57,9 +58,12 @@ def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     if reload:
         run_reloading(["--backend", backend, "--log-level", log_level, target])
         return
+    stop_logging_to_stderr()
+    found = find_worker(target)
+    # Without an effect if the module has configured logging.
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     library: Literal["asyncio", "trio"] = "trio" if backend == "trio" else "asyncio"
-    find_worker(target).run_forever(backend=library, backend_options=BACKENDS[backend][1])
+    found.run_forever(backend=library, backend_options=BACKENDS[backend][1])
 
 
 def run_reloading(arguments: list[str]) -> None:

@@ -83,6 +83,39 @@ def test_a_worker_without_kafka_fails_with_the_reason(module: str, backend: str)
     assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
 
 
+LOGGING = """
+import logging
+from aiokafkawire import Worker
+
+{configuration}
+worker = Worker(bootstrap_servers={servers!r}, group_id="logging")
+
+@worker.on("logging")
+async def process(record):
+    logging.getLogger("billing").info("processed %s", record.value.decode())
+    worker.request_stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("configuration", "line"),
+    [
+        ("", b" INFO billing: processed 1"),
+        ("logging.basicConfig(level=logging.INFO, format='own %(message)s')", b"own processed 1"),
+    ],
+)
+def test_the_log_is_that_of_the_module_or_has_the_level(
+    servers: str, module: str, configuration: str, line: bytes
+):
+    text = LOGGING.format(servers=servers, configuration=configuration)
+    Path(f"{module}.py").write_text(text, "utf-8")
+    sent = aiokafkawire("produce", "logging", "-b", servers, stdin=b"1\n")
+    assert sent.returncode == 0
+    done = aiokafkawire("worker", f"{module}:worker")
+    assert done.returncode == 0
+    assert line in done.stderr
+
+
 RELOADED = """
 from pathlib import Path
 from aiokafkawire import Worker
