@@ -66,7 +66,7 @@ class StoredDeadLetter(NamedTuple):
             ),
             "origin": origin and f"{origin.topic}-{origin.partition}@{origin.offset}",
             "error": content and content.error,
-            "message": content and content.message[:SHOWN_CHARACTERS],
+            "message": content and content.message,
         }
 
 
@@ -92,6 +92,9 @@ def list_command(admin: AdminCommand, *, as_json: bool, error: str | None, topic
 
     async def show(client: Admin) -> Errors:
         rows = [letter.row async for letter in _letters(admin, client, topic, error=error)]
+        if not as_json:
+            for row in rows:
+                row["message"] = row["message"] and row["message"][:SHOWN_CHARACTERS]
         await admin.print_rows(rows, "dead letters", as_json=as_json)
         return ()
 
@@ -342,7 +345,11 @@ def _common_options(admin: AdminCommand) -> dict[str, Any]:
 
 def _details(letter: StoredDeadLetter) -> str:
     record, content = letter.record, letter.content
-    lines = [f"{name}: {printable(str(value))}" for name, value in letter.row.items() if value]
+    lines = [
+        f"{name}: {printable(str(value))}"
+        for name, value in letter.row.items()
+        if value is not None
+    ]
     headers = record.headers if content is None else content.headers
     lines += [f"header {printable(name)}: {_shown(value)}" for name, value in headers]
     lines += [f"key: {_shown(record.key)}", f"value: {_shown(record.value)}"]

@@ -30,7 +30,7 @@ async def fill(servers: str, header_format: Any) -> None:
     @worker.on("orders", retries=RetryPolicy(attempts=1))
     async def process(record: Any) -> None:
         if record.value == b"unknown":
-            raise NoSuchCustomer("customer 7\x1b")
+            raise NoSuchCustomer("customer 7\x1b" + 80 * "." + "end")
         raise ValueError("too much")
 
     async with Producer(bootstrap_servers=servers) as producer:
@@ -63,10 +63,16 @@ def test_dead_letters_are_listed_and_shown(served: str, cli: Cli) -> None:
     assert (first["origin"], second["origin"]) == ("orders-0@0", "orders-0@1")
     assert first["error"].endswith("NoSuchCustomer")
     assert "customer 7" in first["message"]
+    assert first["message"].endswith("end")
+    _, out, _ = cli("dead", "list", "-b", served, "billing.dead")
+    assert b"customer 7" in out
+    assert b"end" not in out
     assert rows(cli, "list", "-b", served, "billing.dead", "--error", "ValueError") == [second]
     code, out, err = cli("dead", "show", "-b", served, "billing.dead:0", "0")
     assert (code, err) == (0, "")
     lines = out.decode().splitlines()
+    assert lines[:2] == ["partition: 0", "offset: 0"]
+    assert any(line.startswith("message: ") and line.endswith("end") for line in lines)
     assert "header trace: 1" in lines
     assert "key: k" in lines
     assert "value: unknown" in lines
