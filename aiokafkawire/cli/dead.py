@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -211,6 +212,8 @@ def drop_command(admin: AdminCommand, *, change: Changing, through: int | None, 
             for tp, end in ends.items()
             if starts[tp] < (end if through is None else min(through + 1, end))
         }
+        for tp in before:
+            await _check_oldest(admin, client, tp)
         errors: list[KafkaError] = []
         if before and not change.dry_run:
             _, errors = split_errors(await client.delete_records(before, return_errors=True))
@@ -228,6 +231,24 @@ def drop_command(admin: AdminCommand, *, change: Changing, through: int | None, 
         return errors
 
     return admin.execute(drop)
+
+
+async def _check_oldest(admin: AdminCommand, client: Admin, tp: TopicPartition) -> None:
+    """Check that the oldest record of a partition is a dead letter.
+
+    Raises:
+        InvalidOption: It is not: the topic may be another one than was meant.
+    """
+    letters = _letters(admin, client, f"{tp.topic}:{tp.partition}")
+    async with contextlib.aclosing(letters):
+        async for record, content in letters:
+            if content is None:
+                raise InvalidOption(
+                    f"{tp.topic}-{tp.partition} offset {record.offset} is no dead letter: its"
+                    " headers do not say where it comes from; to delete records use"
+                    " `aiokafkawire records delete`"
+                )
+            return
 
 
 def _parse_partition(argument: str) -> TopicPartition:
@@ -260,7 +281,7 @@ async def _letters(
     *,
     error: str | None = None,
     offset: int | None = None,
-) -> AsyncIterator[StoredDeadLetter]:
+) -> AsyncGenerator[StoredDeadLetter, None]:
     """Yield the dead letters that exist now, partition by partition.
 
     Args:

@@ -131,6 +131,8 @@ def test_records_without_an_origin_need_a_topic(plain: str, cli: Cli) -> None:
         (("retry", "dead"), "Give --yes"),
         (("retry", "dead", "--offset", "0", "-y"), "needs one partition"),
         (("drop", "dead", "--through", "0", "-y"), "needs one partition"),
+        (("drop", "dead", "-y"), "dead-0 offset 0 is no dead letter"),
+        (("drop", "dead", "--dry-run"), "dead-0 offset 0 is no dead letter"),
         (("list", "deed"), "deed"),
     ],
 )
