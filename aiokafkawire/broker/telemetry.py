@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import uuid
@@ -13,9 +14,10 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.configs import ConfigResourceType, DynamicConfigs
-from aiokafkawire.errors import CorruptRecord
+from aiokafkawire.errors import CorruptRecord, MalformedMessage
 from aiokafkawire.records.compression import Compression, decompress
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
+from aiokafkawire.wire.otlp import ResourceMetrics, decode_metrics_data
 
 __all__ = (
     "ACCEPTED_COMPRESSION_TYPES",
@@ -25,6 +27,8 @@ __all__ = (
     "ClientTelemetry",
     "Subscription",
 )
+
+logger = logging.getLogger("aiokafkawire.broker")
 
 TELEMETRY_MAX_BYTES = 1_048_576
 """Kafka's default of `telemetry.max.bytes`."""
@@ -103,6 +107,14 @@ class ClientMetrics:
     terminating: bool
     metrics: bytes
 
+    def decode(self) -> tuple[ResourceMetrics, ...]:
+        """Return the metrics with their values.
+
+        Raises:
+            MalformedMessage: The client pushed something else; Kafka stores that too.
+        """
+        return decode_metrics_data(self.metrics)
+
 
 @dataclass(slots=True)
 class _ClientInstance:
@@ -160,7 +172,9 @@ class ClientTelemetry:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if len(pushed.metrics) > TELEMETRY_MAX_BYTES:
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
-        self.pushes.append(_decompressed(pushed, compression_type))
+        kept = _decompressed(pushed, compression_type)
+        self.pushes.append(kept)
+        _log(kept)
 
     def _instance(self, instance_id: UUID) -> _ClientInstance:
         instance = self._instances.setdefault(instance_id, _ClientInstance())
@@ -192,6 +206,24 @@ class ClientTelemetry:
     def _all_configs(self) -> Iterator[Mapping[str, str]]:
         for name in self._configs.names(ConfigResourceType.CLIENT_METRICS):
             yield self._configs.of(ConfigResourceType.CLIENT_METRICS, name)
+
+
+def _log(pushed: ClientMetrics) -> None:
+    """Log a push at INFO, and each of its values at DEBUG."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    client = f"Client {pushed.client_id} ({pushed.client_instance_id})"
+    try:
+        metrics = [metric for resource in pushed.decode() for metric in resource.metrics]
+    except MalformedMessage as error:
+        logger.info("%s: pushed metrics that cannot be decoded: %s", client, error)
+        return
+    when = " while closing" if pushed.terminating else ""
+    logger.info("%s: pushed %d metrics%s", client, len(metrics), when)
+    for metric in metrics:
+        for point in metric.points:
+            labels = ",".join(f"{key}={value}" for key, value in point.attributes.items())
+            logger.debug("%s: %s{%s} = %s", client, metric.name, labels, point.value)
 
 
 def _split(text: str) -> list[str]:

@@ -22,6 +22,13 @@ from aiokafkawire.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
 )
 from aiokafkawire.wire.messages.push_telemetry import PushTelemetryRequest
+from aiokafkawire.wire.otlp import (
+    Metric,
+    NumberDataPoint,
+    ResourceMetrics,
+    Temporality,
+    encode_metrics_data,
+)
 
 from .raw_client import RawClient, connected
 from .threaded_broker import repeat_until, threaded_broker
@@ -150,6 +157,25 @@ async def test_a_changed_subscription_has_another_id(broker: Broker) -> None:
         assert await push(client, number) == E.UNKNOWN_SUBSCRIPTION_ID
 
 
+async def test_pushed_metrics_are_logged(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafkawire.broker")
+    subscribe(broker, "one", interval_ms="100", metrics="*")
+    point = NumberDataPoint(3, {"node_id": "1"})
+    data = encode_metrics_data([ResourceMetrics({}, (Metric("latency", (point,)),))])
+    async with connected(broker) as client:
+        number = (await subscription(client)).subscription_id
+        assert await push(client, number, data, terminating=True) == E.NONE
+        await subscription(client)
+        assert await push(client, number, b"garbage") == E.NONE
+    lines = [line for line in caplog.messages if line.startswith(f"Client raw ({ME})")]
+    assert [line.partition(": ")[2] for line in lines[:2]] == [
+        "pushed 1 metrics while closing",
+        "latency{node_id=1} = 3",
+    ]
+    assert "pushed metrics that cannot be decoded: " in lines[2]
+    assert broker.client_metrics[0].decode()[0].metrics == (Metric("latency", (point,)),)
+
+
 @pytest.mark.slow
 def test_librdkafka_pushes_its_metrics() -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -173,7 +199,13 @@ def test_librdkafka_pushes_its_metrics() -> None:
 
         repeat_until(lambda: producer.poll(0.05), lambda: bool(pushes()))
         assert pushes()[0].client_id == "c"
-        assert b"org.apache.kafka.producer" in pushes()[0].metrics
+        (resource,) = pushes()[0].decode()
+        metrics = {metric.name: metric for metric in resource.metrics}
+        created = metrics["org.apache.kafka.producer.connection.creation.total"]
+        assert created.temporality is Temporality.DELTA
+        assert created.is_monotonic
+        assert created.points[0].start_time_ns < created.points[0].time_ns
+        assert metrics["org.apache.kafka.producer.connection.creation.rate"].temporality is None
 
 
 def test_the_number_of_instances_is_limited() -> None:
