@@ -14,6 +14,7 @@ import anyio
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.runtime import checkpoint
 from aiokafkawire.security import Secret
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
 from verify.invariants.broker_observer import BrokerObserver
@@ -188,6 +189,8 @@ class Harness:
         async with anyio.create_task_group() as group:
             for step in self.plan.steps:
                 await anyio.sleep_until(step.at_s)
+                for _ in range(step.iterations):
+                    await checkpoint()
                 group.start_soon(self.fault, step)
         await self.heal()
 

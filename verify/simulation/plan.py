@@ -19,16 +19,19 @@ BROKER_HOST = "10.0.0.1"
 class Step:
     """An action at a time, including its end: a killed node is restarted.
 
-    `kind` is a name in `faults.FAULTS`, or one registered by the scenario with `Harness.on`.
+    `kind` is a name in `faults.FAULTS`, or one registered by the scenario with `Harness.on`. It
+    begins `iterations` of the event loop after its time.
     """
 
     at_s: float
     kind: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    iterations: int = 0
 
     def __str__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{self.at_s:9.3f} s  {self.kind}({arguments})"
+        later = f" + {self.iterations}" if self.iterations else ""
+        return f"{self.at_s:9.3f} s{later}  {self.kind}({arguments})"
 
 
 @dataclass(frozen=True, slots=True)

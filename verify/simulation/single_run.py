@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,10 +86,16 @@ def play(
     *,
     shown_lines: int = MAX_SHOWN_LINES,
     with_history: bool = False,
+    prepare: Callable[[World], None] | None = None,
 ) -> RunResult:
-    """Run a plan (default: that of the seed) and check it. Any error is a failure."""
+    """Run a plan (default: that of the seed) and check it. Any error is a failure.
+
+    `prepare` is called with the world before the run.
+    """
     plan = draw(scenario, seed) if plan is None else plan
     world = make_world(seed, backend, plan)
+    if prepare is not None:
+        prepare(world)
     harness = Harness(world, plan)
     failures: list[Failure] = []
     listener = TraceHandler(world)

@@ -34,3 +34,7 @@ def test_a_plan_shows_the_numbers_of_its_steps_and_clients() -> None:
         "step 0:     0.500 s  kill(node=1, for_s=2.0)",
         "step 1:     1.000 s  reset(host='10.0.1.1')",
     ]
+
+
+def test_a_step_may_begin_iterations_after_its_time() -> None:
+    assert str(Step(0.5, "kill", {"node": 1}, 3)) == "    0.500 s + 3  kill(node=1)"
