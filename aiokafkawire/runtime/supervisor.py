@@ -222,19 +222,19 @@ def _forwarded_to_main_task(error: BaseException) -> bool:
 class TaskHandle:
     """A task of a supervisor. `error` is the exception that it raised."""
 
-    __slots__ = ("_finished", "coroutine", "error", "name", "scope")
+    __slots__ = ("coroutine", "error", "finished", "name", "scope")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.coroutine: Coroutine[Any, Any, None] | None = None
         self.scope = anyio.CancelScope()
         self.error: Exception | None = None
-        self._finished = anyio.Event()
+        self.finished = anyio.Event()
 
     @property
     def done(self) -> bool:
         """True once the task has ended."""
-        return self._finished.is_set()
+        return self.finished.is_set()
 
     def cancel(self) -> None:
         """Cancel the task; return immediately."""
@@ -245,24 +245,11 @@ class TaskHandle:
         if self.coroutine is not None:
             self.coroutine.close()  # prevents the "was never awaited" warning
             self.coroutine = None
-        self._finished.set()
+        self.finished.set()
 
     async def wait(self) -> None:
         """Wait until the task has ended: returned, failed or was cancelled."""
-        await self._finished.wait()
-
-    async def run(self, function: Callable[[*Ts], Awaitable[Any]], *args: *Ts) -> None:
-        """Run the function of the task, and keep its exception in `error`."""
-        try:
-            with self.scope:
-                await function(*args)
-        except Exception as error:
-            self.error = error
-        except BaseException as error:
-            if not _forwarded_to_main_task(error):
-                raise
-        finally:
-            self._finished.set()
+        await self.finished.wait()
 
 
 class NotRunning(RuntimeError):
@@ -421,8 +408,15 @@ class Supervisor:
     ) -> None:
         handle.coroutine = None
         try:
-            await handle.run(function, *args)
+            with handle.scope:
+                await function(*args)
+        except Exception as error:
+            handle.error = error
+        except BaseException as error:
+            if not _forwarded_to_main_task(error):
+                raise
         finally:
+            handle.finished.set()
             self._tasks.remove(handle)
         if handle.error is not None:
             if self._on_task_failed is None:

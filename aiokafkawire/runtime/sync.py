@@ -105,13 +105,12 @@ async def wait_until(event: anyio.Event, deadline: float) -> bool:
 
 
 class _Waiters:
-    """Tasks that wait for the same event, which has not happened yet."""
+    """Base of what tasks can wait for; subclasses set `_event` and `_futures` to None."""
 
     __slots__ = ("_event", "_futures")
 
-    def __init__(self) -> None:
-        self._event: anyio.Event | None = None
-        self._futures: dict[asyncio.Future[bool], None] | None = None
+    _event: anyio.Event | None
+    _futures: dict[asyncio.Future[bool], None] | None
 
     def notify_all(self) -> None:
         """Wake all waiting tasks."""
@@ -122,8 +121,9 @@ class _Waiters:
                     future.set_result(True)
                 except RuntimeError:  # the event loop is closed: the task never runs again
                     pass
-        if self._event is not None:
-            self._event.set()
+        event, self._event = self._event, None
+        if event is not None:
+            event.set()
 
     async def wait_notified(self, deadline: float) -> bool:
         """Wait for `notify_all` up to a deadline; return False if the deadline passed first."""
@@ -171,21 +171,20 @@ def _on_deadline(future: asyncio.Future[bool], deadline: float) -> None:
         loop.call_at(deadline, _on_deadline, future, deadline)
 
 
-class AutoResetEvent:
+class AutoResetEvent(_Waiters):
     """Wakes all waiting tasks; a `set` without waiting tasks is kept for the next `wait`."""
 
-    __slots__ = ("_is_set", "_waiters")
+    __slots__ = ("_is_set",)
 
     def __init__(self) -> None:
+        self._event = self._futures = None
         self._is_set = False
-        self._waiters: _Waiters | None = None
 
     def set(self) -> None:
         """Wake all waiting tasks, or the next one to wait."""
         self._is_set = True
-        if self._waiters is not None:
-            self._waiters.notify_all()
-            self._waiters = None
+        if self._futures is not None or self._event is not None:
+            self.notify_all()
 
     async def wait(self, deadline: float = NEVER) -> bool:
         """Wait for `set` and reset the event.
@@ -193,12 +192,9 @@ class AutoResetEvent:
         Returns:
             False if the deadline passed first.
         """
-        if not self._is_set:
-            if self._waiters is None:
-                self._waiters = _Waiters()
-            # It may have been set after the timer fired and before this task ran.
-            if not await self._waiters.wait_notified(deadline) and not self._is_set:
-                return False
+        # It may have been set after the timer fired and before this task ran.
+        if not self._is_set and not await self.wait_notified(deadline) and not self._is_set:
+            return False
         self._is_set = False
         return True
 
@@ -305,7 +301,7 @@ class Future(_Waiters, Generic[T]):
     __slots__ = ("_done_callback", "done", "error", "value")
 
     def __init__(self) -> None:
-        super().__init__()
+        self._event = self._futures = None
         self.done = False
         self._done_callback: Callable[[Future[T]], None] | None = None
         self.value: T | None = None

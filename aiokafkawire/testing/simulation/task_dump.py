@@ -24,8 +24,8 @@ OWN_WAIT_METHODS = (
 LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAIT_METHODS)
 """Parts of the paths of files whose frames are hidden, because they do not show the purpose."""
 
-STARTS = ("Supervisor._run_task", "TaskHandle.run")
-"""Functions in which every task of a client starts."""
+START = "Supervisor._run_task"
+"""Function in which every task of a client starts."""
 
 
 class SuspendedTask(NamedTuple):
@@ -60,7 +60,7 @@ def waiting(task: str, coroutine: Any) -> SuspendedTask:
 
 def _of_a_library(frame: FrameType) -> bool:
     code = frame.f_code
-    return code.co_qualname in STARTS or any(name in code.co_filename for name in LIBRARIES)
+    return code.co_qualname == START or any(name in code.co_filename for name in LIBRARIES)
 
 
 def _deadline(frame: FrameType) -> float:
