@@ -29,13 +29,13 @@ from aiokafkawire.cluster.routing import (
 )
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
+    CONNECTION_KINDS,
     Backoff,
     BrokerClient,
     ConnectionKind,
     Handshake,
     NodeApiVersions,
     VersionedRequest,
-    connection_kind_for,
     make_handshake,
     parse_api_version,
 )
@@ -421,7 +421,7 @@ class Cluster:
             client = self._known_client(to)
             if client is None:
                 return False
-            channel = client.ready_channel(connection_kind_for(message.api_key))
+            channel = client.ready_channel(CONNECTION_KINDS[message.api_key])
             if channel is None:
                 return False
             request = client.submit(channel, message, deadline, min_version, max_version)

@@ -4,16 +4,16 @@ from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker_client import BrokerClient
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.cluster_check import ClusterCheck, ExpectedNode
-from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
+from aiokafkawire.connection.connection_kinds import CONNECTION_KINDS, ConnectionKind
 from aiokafkawire.connection.connector import open_transport
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, make_handshake
 from aiokafkawire.connection.in_flight_requests import ChannelLimits
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import (
+    MAX_WITHOUT_TOPIC_IDS,
     BrokerVersionRange,
     NodeApiVersions,
     VersionedRequest,
-    choose_version,
     parse_api_version,
 )
 from aiokafkawire.connection.request_errors import LARGE_REQUEST_BYTES
@@ -21,7 +21,9 @@ from aiokafkawire.connection.silence import CHECK_INTERVAL_S, SILENT_AFTER_S, Br
 
 __all__ = (
     "CHECK_INTERVAL_S",
+    "CONNECTION_KINDS",
     "LARGE_REQUEST_BYTES",
+    "MAX_WITHOUT_TOPIC_IDS",
     "PLAINTEXT_HANDSHAKE",
     "SILENT_AFTER_S",
     "Backoff",
@@ -37,8 +39,6 @@ __all__ = (
     "Handshake",
     "NodeApiVersions",
     "VersionedRequest",
-    "choose_version",
-    "connection_kind_for",
     "make_handshake",
     "open_transport",
     "parse_api_version",

@@ -10,16 +10,12 @@ from aiokafkawire.config import ClientConfig, ConsumerConfig
 from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.cluster_check import ClusterCheck
-from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
+from aiokafkawire.connection.connection_kinds import CONNECTION_KINDS, ConnectionKind
 from aiokafkawire.connection.connector import Connector
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake
 from aiokafkawire.connection.in_flight_requests import InFlightRequest
 from aiokafkawire.connection.metrics import ConnectionMetrics
-from aiokafkawire.connection.node_api_versions import (
-    NodeApiVersions,
-    VersionedRequest,
-    choose_version,
-)
+from aiokafkawire.connection.node_api_versions import NodeApiVersions, VersionedRequest
 from aiokafkawire.connection.outages import OutageTracker
 from aiokafkawire.connection.probes import ProbeInterrupted, Probes
 from aiokafkawire.connection.silence import BrokerOutage
@@ -178,7 +174,7 @@ class BrokerClient:
             AuthenticationFailed: The broker rejected the credentials.
             ClientClosed: The client was closed.
         """
-        kind = connection_kind or connection_kind_for(message.api_key)
+        kind = connection_kind or CONNECTION_KINDS[message.api_key]
         channel = self._connections.get(kind)
         if not isinstance(channel, Channel) or not channel.is_usable:
             channel = await self._wait_connected(kind, deadline, message.api_key)
@@ -199,7 +195,9 @@ class BrokerClient:
         Takes the arguments of `request`, and raises as it does before the request is sent.
         """
         try:
-            version = choose_version(channel.api_versions, message, min_version, max_version)
+            version = channel.api_versions.latest_usable_version(
+                message.api_key, max_version, min_version
+            )
         except UnsupportedVersion as error:
             error.broker = self.name
             raise
@@ -266,7 +264,7 @@ class BrokerClient:
         self, api_key: int, deadline: float, connection_kind: ConnectionKind | None = None
     ) -> None:
         """Wait until `ready_channel` returns a connection. Raises as `request` before it sends."""
-        connection_kind = connection_kind or connection_kind_for(api_key)
+        connection_kind = connection_kind or CONNECTION_KINDS[api_key]
         clock = self._runtime.clock
         while True:
             channel = await self._wait_connected(connection_kind, deadline, api_key)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from aiokafkawire.wire import ApiKey
 
-__all__ = ("ConnectionKind", "connection_kind_for")
+__all__ = ("CONNECTION_KINDS", "ConnectionKind")
 
 
 class ConnectionKind(enum.Enum):
@@ -27,7 +27,8 @@ class ConnectionKind(enum.Enum):
     __hash__ = object.__hash__
 
 
-_KIND_BY_API: Mapping[int, ConnectionKind] = {
+CONNECTION_KINDS: Mapping[int, ConnectionKind] = {
+    **dict.fromkeys(ApiKey, ConnectionKind.GENERAL),
     ApiKey.FETCH: ConnectionKind.FETCH,
     ApiKey.PRODUCE: ConnectionKind.PRODUCE,
     # mutation: heartbeats-wait-behind-join
@@ -37,8 +38,4 @@ _KIND_BY_API: Mapping[int, ConnectionKind] = {
     ApiKey.SHARE_FETCH: ConnectionKind.SHARE,
     ApiKey.SHARE_ACKNOWLEDGE: ConnectionKind.SHARE,
 }
-
-
-def connection_kind_for(api_key: int) -> ConnectionKind:
-    """Return the default kind of connection for requests of an API."""
-    return _KIND_BY_API.get(api_key, ConnectionKind.GENERAL)
+"""The kind of connection for requests of each API, unless the caller chooses another."""

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import InvalidOption, KafkaError, MalformedMessage, UnsupportedVersion
-from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Request, Response
+from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.header import EncodedRequest
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
-from aiokafkawire.wire.messages.fetch import FetchRequest
-from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
-from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest
-from aiokafkawire.wire.messages.produce import ProduceRequest
 
 __all__ = (
+    "MAX_WITHOUT_TOPIC_IDS",
     "RELEASES",
     "ApiVersionOverride",
     "BrokerVersionRange",
     "NodeApiVersions",
     "VersionedRequest",
     "add_version_advice",
-    "choose_version",
     "parse_api_version",
 )
 
@@ -58,7 +54,10 @@ MAX_WITHOUT_TOPIC_IDS: Mapping[int, int] = {
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
 }
-"""The last version with topic names; later versions have only topic ids."""
+"""The last version with topic names; later versions have only topic ids.
+
+The caller of a request passes it as `max_version` if a topic has no id.
+"""
 
 
 class BrokerVersionRange(NamedTuple):
@@ -188,12 +187,9 @@ class NodeApiVersions:
             UnsupportedVersion: There is no such version. The text has both ranges.
         """
         wanted = (api_key, our_max, our_min)
-        version = self._cache.get(wanted)
-        if version is None:
-            version = self._cache[wanted] = self._latest_usable_version(api_key, our_max, our_min)
-        return version
-
-    def _latest_usable_version(self, api_key: int, our_max: int | None, our_min: int) -> int:
+        known = self._cache.get(wanted)
+        if known is not None:
+            return known
         api = APIS[ApiKey(api_key)]
         ceiling = api.max_stable_version
         if our_max is not None:
@@ -214,6 +210,7 @@ class NodeApiVersions:
                 f" {BrokerVersionRange(floor, ceiling)} is required",
                 api=api.name,
             )
+        self._cache[wanted] = version
         return version
 
     def describe(self) -> str:
@@ -222,9 +219,7 @@ class NodeApiVersions:
         for key in sorted(self.ranges):
             if key in APIS:
                 with suppress(UnsupportedVersion):
-                    chosen.append(
-                        f"{APIS[ApiKey(key)].name} {self._latest_usable_version(key, None, 0)}"
-                    )
+                    chosen.append(f"{APIS[ApiKey(key)].name} {self.latest_usable_version(key)}")
         return ", ".join(chosen)
 
     def _broker_text(self) -> str:
@@ -295,54 +290,3 @@ def parse_api_version(api_version: str | None) -> ApiVersionOverride | None:
     raise InvalidOption(
         f"unknown api_version {api_version!r}; the releases below 0.10 are {', '.join(RELEASES)}"
     )
-
-
-def choose_version(
-    versions: NodeApiVersions,
-    message: Request[Any] | VersionedRequest[Any],
-    min_version: int = 0,
-    max_version: int | None = None,
-) -> int:
-    """Choose the API version of a request.
-
-    A request with a topic without an id is sent in the last version with topic names.
-
-    Args:
-        versions: Versions of the broker.
-        message: The request.
-        min_version: Lowest version that the caller accepts.
-        max_version: Highest version that the caller accepts.
-
-    Raises:
-        UnsupportedVersion: Client and broker have no such version in common.
-    """
-    last = MAX_WITHOUT_TOPIC_IDS.get(message.api_key)
-    if (
-        last is not None
-        and not isinstance(message, VersionedRequest)
-        and not _has_topic_ids(message)
-    ):
-        max_version = last if max_version is None else min(last, max_version)
-    return versions.latest_usable_version(message.api_key, max_version, min_version)
-
-
-def _has_topic_ids(message: Request[Any]) -> bool:
-    """Return whether each topic of a request has an id, or the API has no topics."""
-    match message:
-        case ProduceRequest():
-            return _all_ids(message.topic_data)
-        case FetchRequest():
-            return _all_ids(message.topics) and _all_ids(message.forgotten_topics_data)
-        case OffsetCommitRequest():
-            return _all_ids(message.topics)
-        case OffsetFetchRequest():
-            # A response for all topics would have ids, which the client may be unable to resolve.
-            return all(
-                group.topics is not None and _all_ids(group.topics) for group in message.groups
-            )
-        case _:
-            return True
-
-
-def _all_ids(topics: Iterable[Any]) -> bool:
-    return all(topic.topic_id != ZERO_UUID for topic in topics)

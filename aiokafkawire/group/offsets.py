@@ -11,7 +11,7 @@ import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import ToCoordinator
-from aiokafkawire.connection import Backoff
+from aiokafkawire.connection import MAX_WITHOUT_TOPIC_IDS, Backoff
 from aiokafkawire.errors import (
     CommitFailed,
     KafkaError,
@@ -20,8 +20,8 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import list_offsets, log_fields
 from aiokafkawire.runtime import AutoResetEvent, Future, Runtime, in_slices
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
-from aiokafkawire.wire import ZERO_UUID
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -274,8 +274,12 @@ class GroupOffsets:
     async def _send_request(
         self, effect: SendCommit, commit_identity: CommitIdentity
     ) -> CommitResponseReceived | CommitRequestFailed:
-        ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in effect.offsets}
+        topics = {tp.topic: None for tp in effect.offsets}
+        ids = {topic: self._cluster.metadata.topic_id(topic) for topic in topics}
         message = offset_commit_request(self._group_id, commit_identity, effect.offsets, ids)
+        max_version = self._storage.max_version
+        if max_version is None and ZERO_UUID in ids.values():
+            max_version = MAX_WITHOUT_TOPIC_IDS[ApiKey.OFFSET_COMMIT]
         timeout_s = self._cluster.config.request_timeout_ms / 1000
         try:
             response, broker = await self._cluster.request_with_broker(
@@ -284,7 +288,7 @@ class GroupOffsets:
                 deadline=self._runtime.clock.now() + timeout_s,
                 retry=False,
                 min_version=self._storage.min_version,
-                max_version=self._storage.max_version,
+                max_version=max_version,
             )
         except KafkaError as error:
             if isinstance(error, UnsupportedVersion):
@@ -357,27 +361,27 @@ def offset_commit_request(
     ids: Mapping[str, UUID],
 ) -> OffsetCommitRequest:
     """Return an OffsetCommit request. Topics have their names and, where known, their ids."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, number), offset in offsets.items():
+        entry = topics.get(topic)
+        if entry is None:
+            topic_id = ids.get(topic, ZERO_UUID)
+            entry = OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[])
+            topics[topic] = entry
+        entry.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=commit_identity.generation,
         member_id=commit_identity.member_id,
         group_instance_id=commit_identity.group_instance_id,
-        topics=[
-            OffsetCommitRequestTopic(
-                name=topic,
-                topic_id=ids.get(topic, ZERO_UUID),
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=tp.partition,
-                        committed_offset=offsets[tp].offset,
-                        committed_leader_epoch=offsets[tp].leader_epoch,
-                        committed_metadata=offsets[tp].metadata,
-                    )
-                    for tp in tps
-                ],
-            )
-            for topic, tps in partitions_by_topic(offsets).items()
-        ],
+        topics=list(topics.values()),
     )
 
 

@@ -9,7 +9,12 @@ import pytest
 
 from aiokafkawire.broker import ApiKey, Broker, Close
 from aiokafkawire.broker.releases import get_release
-from aiokafkawire.connection import BrokerClient, ConnectionKind, NodeApiVersions, choose_version
+from aiokafkawire.connection import (
+    MAX_WITHOUT_TOPIC_IDS,
+    BrokerClient,
+    ConnectionKind,
+    NodeApiVersions,
+)
 from aiokafkawire.errors import ConnectionFailed, KafkaError
 from aiokafkawire.wire import APIS, ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -202,14 +207,14 @@ async def test_new_transaction_versions_require_the_finalized_feature(
 async def test_topic_ids_are_used_if_every_topic_has_one() -> None:
     async with Broker(as_of="4.3") as broker, client_of(broker.nodes[1]) as client:
         await broker.create_topic("t")
-        versions = await negotiated(client)
         metadata = await client.request(MetadataRequest(topics=None), deadline=soon())
         (known,) = metadata.topics
         assert known.topic_id != ZERO_UUID
         for topic_id, version in ((known.topic_id, 18), (ZERO_UUID, 12)):
-            request = fetch(topic_id)
-            assert choose_version(versions, request) == version
-            response = await client.request(request, deadline=soon())
+            max_version = MAX_WITHOUT_TOPIC_IDS[ApiKey.FETCH] if version == 12 else None
+            response = await client.request(
+                fetch(topic_id), deadline=soon(), max_version=max_version
+            )
             (topic,) = response.responses
             assert topic.partitions[0].error_code == ErrorCode.NONE
             assert broker.requests[-1].version == version

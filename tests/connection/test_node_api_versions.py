@@ -1,37 +1,26 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Mapping
 
 import pytest
 
 from aiokafkawire.broker import releases
 from aiokafkawire.connection.node_api_versions import (
+    MAX_WITHOUT_TOPIC_IDS,
     RELEASES,
     BrokerVersionRange,
     NodeApiVersions,
-    VersionedRequest,
     add_version_advice,
-    choose_version,
     parse_api_version,
 )
 from aiokafkawire.errors import InvalidOption, MalformedMessage, UnsupportedVersion
-from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Response
-from aiokafkawire.wire.messages import api_versions, metadata, offset_commit, offset_fetch
-from aiokafkawire.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-)
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
-from aiokafkawire.wire.messages.produce import ProduceRequest, TopicProduceData
+from aiokafkawire.wire import APIS, ApiKey, Response
+from aiokafkawire.wire.messages import api_versions, metadata
 
 EVERYTHING = NodeApiVersions(
     {api.key: BrokerVersionRange(api.min_version, api.max_version) for api in APIS.values()}
 )
-AN_ID = uuid.UUID(int=7)
 
 
 def reported(
@@ -105,58 +94,15 @@ def test_produce_versions_that_4_x_lists_but_rejects_are_not_used():
     assert old.ranges[ApiKey.PRODUCE] == BrokerVersionRange(0, 9)
 
 
-def produce(topic_id: uuid.UUID) -> ProduceRequest:
-    topic = TopicProduceData(name="t", topic_id=topic_id, partition_data=[])
-    return ProduceRequest(acks=-1, timeout_ms=1, topic_data=[topic])
-
-
 @pytest.mark.parametrize(
-    ("level", "topic_id", "version"),
-    [(0, AN_ID, 11), (1, AN_ID, 11), (2, AN_ID, 13), (2, ZERO_UUID, 12)],
+    ("level", "our_max", "version"),
+    [(0, None, 11), (1, None, 11), (2, None, 13), (2, MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE], 12)],
 )
 def test_produce_depends_on_transactions_and_topic_ids(
-    level: int, topic_id: uuid.UUID, version: int
+    level: int, our_max: int | None, version: int
 ):
     versions = NodeApiVersions.from_response(reported({ApiKey.PRODUCE: (3, 13)}, level))
-    assert choose_version(versions, produce(topic_id)) == version
-
-
-def fetch_topic(topic_id: uuid.UUID) -> FetchTopic:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
-    return FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])
-
-
-def test_fetch_uses_topic_ids_only_if_each_topic_has_one():
-    both = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetch_topic(AN_ID), fetch_topic(AN_ID)])
-    assert choose_version(EVERYTHING, both) == 18
-    both.topics[1].topic_id = ZERO_UUID
-    assert choose_version(EVERYTHING, both) == 12
-    both.topics.pop()
-    both.forgotten_topics_data = [ForgottenTopic(topic="u", partitions=[0])]
-    assert choose_version(EVERYTHING, both) == 12
-
-
-def test_offset_requests_use_topic_ids_only_if_each_topic_has_one():
-    topic = offset_commit.OffsetCommitRequestTopic(name="t", topic_id=AN_ID, partitions=[])
-    commit = offset_commit.OffsetCommitRequest(group_id="g", topics=[topic])
-    assert choose_version(EVERYTHING, commit) == 10
-    topic.topic_id = ZERO_UUID
-    assert choose_version(EVERYTHING, commit) == 9
-
-    wanted = offset_fetch.OffsetFetchRequestTopics(topic_id=AN_ID, partition_indexes=[0])
-    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[wanted])
-    fetch = offset_fetch.OffsetFetchRequest(groups=[group])
-    assert choose_version(EVERYTHING, fetch) == 10
-    group.topics = None
-    assert choose_version(EVERYTHING, fetch) == 9
-
-
-def test_the_callers_bounds_hold_as_well():
-    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    assert choose_version(EVERYTHING, heartbeat, max_version=2) == 2
-    assert choose_version(EVERYTHING, produce(ZERO_UUID), max_version=7) == 7
-    build = VersionedRequest(ApiKey.HEARTBEAT, lambda version: heartbeat)
-    assert choose_version(EVERYTHING, build, min_version=3) == 4
+    assert versions.latest_usable_version(ApiKey.PRODUCE, our_max) == version
 
 
 @pytest.mark.parametrize(

@@ -334,6 +334,19 @@ async def test_an_unsupported_storage_error_names_the_broker_and_the_alternative
                     assert f"Kafka {release}" in str(caught.value)
 
 
+async def test_a_commit_of_a_topic_without_an_id_uses_its_name() -> None:
+    options = {"group_id": "g", "allow_auto_create_topics": False}
+    async with orders_broker(as_of="4.3") as broker, consumer(broker, **options) as reader:
+        reader.assign([P0, TopicPartition("missing", 0)])
+        with anyio.fail_after(TIMEOUT_S):
+            await reader.position(P0)  # the metadata has its topic from then on
+            await reader.commit({P0: 1})
+            with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                await reader.commit({P0: 2, TopicPartition("missing", 0): 1})
+        first, *others = [seen.version for seen in broker.requests.of(ApiKey.OFFSET_COMMIT)]
+        assert (first, {*others}) == (10, {9})
+
+
 async def test_brokers_without_zookeeper_reject_that_storage() -> None:
     async with (
         orders_broker(as_of="4.3") as broker,
