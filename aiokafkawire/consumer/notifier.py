@@ -69,17 +69,20 @@ class Notifier:
         self.outage = OutageLog()
         self._clock = clock
         self._supervisor = supervisor
-        self._event = anyio.Event()
+        self._event: anyio.Event | None = None  # if a call waits
         self.pending_error: Exception | None = None
         self._rate_limit = RateLimit()
 
     def notify_all(self) -> None:
         """Wake all calls that wait now."""
-        self._event.set()
-        self._event = anyio.Event()
+        event, self._event = self._event, None
+        if event is not None:
+            event.set()
 
     async def wait(self, deadline: float) -> bool:
         """Wait for the next `notify_all`. Return False at the deadline."""
+        if self._event is None:
+            self._event = anyio.Event()
         return await wait_until(self._event, deadline)
 
     def check_all(self) -> None:

@@ -18,7 +18,7 @@ from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import GroupMetadata
 
 from .membership import events, states
-from .membership.context import GroupMembershipOperation, MemberContext
+from .membership.context import GroupMembershipOperation, MemberContext, PollTimer
 from .membership.effects import (
     InterruptPoll,
     LogMessage,
@@ -168,6 +168,11 @@ class GroupMember(ABC):
     def generation(self) -> states.Generation | None:
         return self._machine.generation
 
+    @property
+    def poll_timer(self) -> PollTimer:
+        """Timer for max_poll_interval_ms."""
+        return self._machine.context.poll_timer
+
     def subscribe(self, topics: Collection[str], pattern: str | None = None) -> None:
         """Join with topics or a pattern, rejoin if they changed, or leave if there are none."""
         if topics or pattern is not None:
@@ -177,20 +182,19 @@ class GroupMember(ABC):
 
     def poll_started(self) -> None:
         """Record the start of a poll. Records returned before are processed."""
-        self._machine.context.poll_timer.start_poll(self._clock.now())
+        self.poll_timer.start_poll(self._clock.now())
         self._handle(events.PollStarted())
 
     def poll_finished(self) -> None:
         """Record the end of a poll, which may return records of the current generation."""
-        if self._machine.generation is not None:
+        if self._lost_generation is not None and self._machine.generation is not None:
             self._lost_generation = None
         # The poll timer is checked with the next heartbeat.
-        self._machine.context.poll_timer.finish_poll(self._clock.now())
+        self.poll_timer.finish_poll(self._clock.now())
 
-    def record_poll(self) -> float:
-        """Restart the poll timer: a poll returned buffered records. Return the time."""
-        now = self._machine.context.poll_timer.last_poll = self._clock.now()
-        return now
+    def record_poll(self) -> None:
+        """Restart the poll timer: a poll returned buffered records."""
+        self.poll_timer.last_poll = self._clock.now()
 
     def mark_error_reported(self) -> None:
         """Record that `error` was reported. The next poll may join again."""

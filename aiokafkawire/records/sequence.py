@@ -63,8 +63,8 @@ class Records(Sequence[Record[KeyT, ValueT]]):
                 that of the last record, after which there may be batches without records.
         """
         self.topic_partition = TopicPartition(topic, partition)
-        self._segments = tuple(segment for segment in segments if segment.start < segment.stop)
-        self._ends = list(accumulate(segment.stop - segment.start for segment in self._segments))
+        self._segments = tuple([segment for segment in segments if segment.start < segment.stop])
+        self._ends = [*accumulate([segment.stop - segment.start for segment in self._segments])]
         self.next_offset = next_offset
         if leader_epoch is None:
             last = self._segments[-1] if self._segments else None
@@ -140,6 +140,8 @@ class Records(Sequence[Record[KeyT, ValueT]]):
         return next(iter(self._slice(at, at + 1)))
 
     def _slice(self, start: int, stop: int) -> Self:
+        if start == 0 and stop == len(self):
+            return self
         kind = type(self)
         topic, partition = self.topic_partition
         if start >= stop:

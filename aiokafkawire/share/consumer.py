@@ -142,6 +142,7 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         # mutation: records-accepted-after-exception
         if body_error is None:
             session.delivery.mark_processed(current_task())
+            session.delivery.accept_processed()
         cancelled = body_error is not None and not isinstance(body_error, Exception)
         # After a task has failed, the task that would complete a request may be gone.
         fast = cancelled or self._lifecycle.state is ClientState.FAILED
@@ -357,7 +358,8 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         session = self._running
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         require_timeout("timeout_ms", limit_ms)
-        lost = session.delivery.mark_processed(current_task())
+        session.delivery.mark_processed(current_task())
+        lost = session.delivery.accept_processed()
         unconfirmed = session.sessions.unconfirmed()
         session.sessions.flush()
         await session.checkpoint()

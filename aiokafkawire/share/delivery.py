@@ -53,10 +53,9 @@ class DeliveredRecords:
     last: int
     processed: int
 
-    def accept(self) -> bool:
-        """Accept all records; see `accept_processed`."""
+    def mark_processed(self) -> None:
+        """Note that the task has processed all records."""
         self.processed = self.last + 1
-        return self.accept_processed()
 
     def accept_processed(self) -> bool:
         """Accept the processed records, unless the application has acknowledged them.
@@ -173,7 +172,7 @@ class ShareDelivery:
         self.stop()
         self._buffered.clear()
         self._queued = 0
-        self._accept_processed()
+        self.accept_processed()
 
     def _take(
         self, limit: int, now: float, only: TopicPartition | None = None
@@ -269,7 +268,7 @@ class ShareDelivery:
         self._delivered_count += count
         stop = cursor.delivered_count
         for before in self._delivered.get(cursor.caller, ()):
-            before.processed = before.last + 1
+            before.mark_processed()
         first, last = cursor.records[stop - count].offset, cursor.records[stop - 1].offset
         offsets = range(first, last + 1)
         self._note_delivered(cursor.caller, cursor.undelivered.held, offsets, processed=last)
@@ -312,39 +311,38 @@ class ShareDelivery:
         """True if `maintain` has something to do."""
         return bool(self._delivered) or (self._tracks and self.cursor is not None)
 
-    def mark_processed(self, caller: object) -> set[TopicPartition]:
-        """Accept the records delivered to `caller`, because it calls again.
+    def mark_processed(self, caller: object) -> None:
+        """Note that `caller` has processed its records, because it calls again."""
+        self._note_cursor()
+        if self._implicit:
+            for delivered in self._delivered.get(caller, ()):
+                delivered.mark_processed()
+
+    def accept_processed(self) -> set[TopicPartition]:
+        """Accept the records that each task has processed, and keep the others.
 
         Returns:
             The partitions of records whose locks had ended before.
         """
         self._note_cursor()
+        lost: set[TopicPartition] = set()
         if not self._implicit:
-            return set()
-        return {
-            delivered.held.partition.topic_partition
-            for delivered in self._delivered.pop(caller, ())
-            if delivered.accept()
-        }
-
-    def _accept_processed(self) -> None:
-        """Accept the records that each task has processed, and keep the others."""
-        if not self._implicit:
-            return
+            return lost
         for caller, parts in [*self._delivered.items()]:
             for delivered in parts:
-                delivered.accept_processed()
+                if delivered.accept_processed():
+                    lost.add(delivered.held.partition.topic_partition)
             parts[:] = [delivered for delivered in parts if delivered.first <= delivered.last]
             if not parts:
                 del self._delivered[caller]
+        return lost
 
     def maintain(self) -> None:
         """Accept processed records, release those of ended tasks, and renew locks.
 
         A task has ended if it returned, failed or was cancelled.
         """
-        self._note_cursor()
-        self._accept_processed()
+        self.accept_processed()
         if self._implicit:
             for caller in [task for task in self._delivered if is_task_done(task)]:
                 for delivered in self._delivered.pop(caller):

@@ -22,7 +22,9 @@ class ShareRecordIterator:
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer
-        self._record_poll = consumer._running.member.record_poll
+        session = consumer._running
+        self._now = session.runtime.clock.now
+        self._poll_timer = session.member.poll_timer
         self._cursor: RecordCursor[ShareRecord] = RecordCursor(())
         self._deliver_before = 0.0
 
@@ -31,8 +33,10 @@ class ShareRecordIterator:
 
     async def __anext__(self) -> ShareRecord:
         """Return the next record. Other tasks run at least every 256 records."""
-        if self._record_poll() < self._deliver_before:
+        now = self._now()
+        if now < self._deliver_before:
             for record in self._cursor.ready:
+                self._poll_timer.last_poll = now
                 return record
         session = self._consumer._running
         delivery = session.delivery

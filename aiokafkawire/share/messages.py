@@ -7,6 +7,7 @@ from uuid import UUID
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
+from aiokafkawire.types import NodeId
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.share_acknowledge import (
     AcknowledgePartition,
@@ -20,6 +21,7 @@ from aiokafkawire.wire.messages.share_fetch import (
     ShareFetchForgottenTopic,
     ShareFetchPartition,
     ShareFetchPartitionData,
+    ShareFetchResponse,
     ShareFetchTopic,
 )
 
@@ -32,6 +34,7 @@ __all__ = (
     "acknowledge_request",
     "fetch_topics",
     "fetched_partition",
+    "new_leader",
 )
 
 MAX_ACQUIRED_RECORDS = 1_000_000
@@ -164,3 +167,17 @@ def fetched_partition(
         ),
         tuple(ranges),
     )
+
+
+def new_leader(
+    data: ShareFetchPartitionData, response: ShareFetchResponse
+) -> tuple[NodeId, int, tuple[str, int] | None] | None:
+    """Return the new leader, its epoch and its address (KIP-951); None if the response has none."""
+    # Without an error the field has defaults.
+    if data.error_code not in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}:
+        return None
+    leader = data.current_leader
+    if leader.leader_id < 0:
+        return None
+    endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
+    return leader.leader_id, leader.leader_epoch, endpoints.get(leader.leader_id)

@@ -36,7 +36,13 @@ from . import session_events as events
 from .acknowledgements import GAP, AcknowledgeType, PartitionAcknowledgements
 from .decoding import DecodedRecords, decode_acquired
 from .locks import AcquisitionLock
-from .messages import acknowledge_errors, acknowledge_request, fetch_topics, fetched_partition
+from .messages import (
+    acknowledge_errors,
+    acknowledge_request,
+    fetch_topics,
+    fetched_partition,
+    new_leader,
+)
 from .offset_ranges import OffsetRanges
 from .session import ShareSessionMachine
 from .session_states import SessionBusy, SessionEnding
@@ -78,6 +84,10 @@ class NodeOwner(Protocol):
 
     def acquire_limit(self) -> int:
         """Return how many records a fetch asks for."""
+        ...
+
+    def accept_processed(self) -> None:
+        """Accept the records that the application has processed: a request may be due."""
         ...
 
     def on_fetched(self, node: ShareNode) -> None:
@@ -298,6 +308,7 @@ class ShareNode:
                 continue
             self._wake_at = self._session.next_deadline()
             await self._changed.wait(self._wake_at)
+            self._owner.accept_processed()
             self._apply(events.RequestDue())
         self._closed.set()
 
@@ -322,6 +333,7 @@ class ShareNode:
 
     def _handle(self, event: events.SessionEvent) -> None:
         """Handle an event, and send the request that is due then."""
+        self._owner.accept_processed()
         self._apply(event)
         self._apply(events.RequestDue())
         self._reschedule()
@@ -381,7 +393,8 @@ class ShareNode:
                 partition = by_id.pop((topic.topic_id, data.partition_index), None)
                 if partition is None:
                     continue
-                self._follow_leader(partition, data, response)
+                if (leader := new_leader(data, response)) is not None:
+                    self._cluster.update_leader(partition.topic_partition, *leader)
                 lock = AcquisitionLock(sent_at, lock_s)
                 part = fetched_partition(data, partition, str(self.node_id), lock)
                 fetched.append(part)
@@ -474,27 +487,3 @@ class ShareNode:
         if timeout_ms > 0:
             self.lock_timeout_ms = timeout_ms
         return (self.lock_timeout_ms or DEFAULT_LOCK_MS) / 1000
-
-    def _follow_leader(
-        self,
-        partition: TopicIdPartition,
-        data: ShareFetchPartitionData,
-        response: ShareFetchResponse,
-    ) -> None:
-        """Apply the new leader that the response names (KIP-951)."""
-        # Without an error the field has defaults.
-        if data.error_code not in {
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.FENCED_LEADER_EPOCH,
-        }:
-            return
-        leader = data.current_leader
-        if leader.leader_id < 0:
-            return
-        endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
-        self._cluster.update_leader(
-            partition.topic_partition,
-            leader.leader_id,
-            leader.leader_epoch,
-            endpoints.get(leader.leader_id),
-        )

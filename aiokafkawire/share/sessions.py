@@ -169,6 +169,10 @@ class ShareSessions:
             return self._config.max_poll_records
         return self._delivery.acquire_limit()
 
+    def accept_processed(self) -> None:
+        """Accept the records that the application has processed."""
+        self._delivery.accept_processed()
+
     def on_records(
         self,
         node: ShareNode,

@@ -153,6 +153,7 @@ class RecordedBroker:
     def on_records(self, *records: object) -> None: ...
 
     on_fetched = on_acknowledged = on_partition_error = on_session_lost = on_records
+    accept_processed = on_records
 
     def acquire_limit(self) -> int:
         return self.max_records
