@@ -177,6 +177,12 @@ def require_timeout(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number, not nan")
 
 
+def require_whole_number(name: str, value: Any, example: str) -> None:
+    """Raise `TypeError`, with the argument's name and what to write, unless it is an integer."""
+    if type(value) is not int:
+        raise TypeError(f"{name} must be a whole number, not {value!r:.80}: write {example}")
+
+
 def no_partition_text(topic: str, partition: int, partitions: Collection[int]) -> str:
     """Return the error text for a partition that a topic with these `partitions` lacks."""
     count = len(partitions)

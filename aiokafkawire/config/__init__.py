@@ -32,12 +32,13 @@ from aiokafkawire.config.producer_config import (
 )
 from aiokafkawire.config.secret import Secret, is_encodable
 from aiokafkawire.config.share_consumer_config import ShareConsumerConfig, ShareConsumerOptions
-from aiokafkawire.config.worker_config import WorkerConfig, WorkerOptions
+from aiokafkawire.config.worker_config import SET_BY_WORKER, WorkerConfig, WorkerOptions
 
 __all__ = (
     "COMPRESSION_LEVELS",
     "MAX_INT32",
     "MAX_TEXT_BYTES",
+    "SET_BY_WORKER",
     "Acks",
     "AdminConfig",
     "AdminOptions",

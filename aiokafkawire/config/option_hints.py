@@ -132,7 +132,6 @@ ABSENT: Mapping[str, str] = {
     "enable_metrics_push": METRICS,
     "interceptor_classes": NO_PLUGINS,
     "metadata_recovery_strategy": "always rebootstrap: metadata_recovery_rebootstrap_trigger_ms",
-    "share_acknowledgement_mode": "share groups are not supported",
     "transaction_two_phase_commit_enable": (
         "see Producer.detach_transaction() and end_detached_transaction()"
     ),

@@ -8,6 +8,7 @@ the same names for the keyword arguments of its constructor.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from aiokafkawire.config.client_config import ClientConfig
 from aiokafkawire.config.consumer_config import ConsumerConfig
 from aiokafkawire.config.option_hints import option_hint
 from aiokafkawire.config.producer_config import ProducerConfig
+from aiokafkawire.config.share_consumer_config import ShareConsumerConfig
+from aiokafkawire.config.worker_config import WorkerConfig, worker_hint
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("make_config", "unknown_option_text")
@@ -49,11 +52,20 @@ def unknown_option_text(name: str, config_class: type[Any], others: str = "") ->
     known = [field.name for field in dataclasses.fields(config_class)]
     clients = {
         client: [field.name for field in dataclasses.fields(other)]
-        for client, other in (("producer", ProducerConfig), ("consumer", ConsumerConfig))
+        for client, other in _CLIENTS.items()
     }
     owner = next((client for client, options in clients.items() if name in options), None)
+    if config_class is WorkerConfig and (hint := worker_hint(name, owner)) is not None:
+        return hint
     if owner is not None:
-        asked = config_class.__name__.removesuffix("Config").lower()
-        asked = "an admin client" if asked == "admin" else f"a {asked}"
+        asked = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", config_class.__name__.removesuffix("Config"))
+        asked = "an admin client" if asked == "Admin" else f"a {asked.lower()}"
         return f"{name!r} is a {owner} option, not one of {asked}"
     return f"unknown option {name!r}{option_hint(name, known, clients) or others}"
+
+
+_CLIENTS: Mapping[str, type[Any]] = {
+    "producer": ProducerConfig,
+    "consumer": ConsumerConfig,
+    "share consumer": ShareConsumerConfig,
+}

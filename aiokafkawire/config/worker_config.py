@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Required
 
@@ -16,7 +17,22 @@ from aiokafkawire.config.option_fields import (
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import require_topic_name
 
-__all__ = ("WorkerConfig", "WorkerOptions")
+__all__ = ("SET_BY_WORKER", "WorkerConfig", "WorkerOptions", "worker_hint")
+
+SET_BY_WORKER: Mapping[str, Collection[str]] = {
+    "consumer": ("group_id", "enable_auto_commit", "rebalance_callback_timeout_ms"),
+    "share consumer": (
+        "group_id",
+        "share_acknowledgement_mode",
+        "share_acquire_mode",
+        "max_poll_interval_ms",
+        "max_poll_records",
+    ),
+}
+"""Options of its clients that a worker sets itself, by kind of client."""
+
+_OF_HANDLERS = ("batch", "key", "order_by", "retries", "timeout_ms", "value")
+"""Arguments of `Worker.on`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,3 +207,25 @@ class WorkerOptions(ClientOptions, total=False):
 
 
 append_options(WorkerOptions, WorkerConfig)
+
+
+def worker_hint(name: str, owner: str | None) -> str | None:
+    """Return the error message about an option that belongs elsewhere in a worker; None otherwise.
+
+    Args:
+        name: The option.
+        owner: Kind of the client that has the option; None for an unknown option.
+    """
+    if name in _OF_HANDLERS:
+        return f"{name!r} is an argument of on(), not an option of a worker"
+    if name in {"topic", "topics"}:
+        return f"{name!r} is no option of a worker: pass topics to on(), as @worker.on('orders')"
+    if name in {"key_deserializer", "value_deserializer"}:
+        argument = name.removesuffix("_deserializer")
+        return f"{name!r} is no option of a worker: pass it to on() as {argument}"
+    if owner is None:
+        return None
+    if name in SET_BY_WORKER.get(owner, ()):
+        return f"a worker sets {name!r} itself"
+    argument = "producer_options" if owner == "producer" else "consumer_options"
+    return f"{name!r} is a {owner} option, not one of a worker: pass {argument}={{{name!r}: …}}"

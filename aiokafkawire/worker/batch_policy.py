@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aiokafkawire.types import require_whole_number
+
 __all__ = ("BatchPolicy",)
 
 
@@ -22,7 +24,7 @@ class BatchPolicy:
     max_wait_ms: int = 100
 
     def __post_init__(self) -> None:
-        if type(self.max_records) is not int or type(self.max_wait_ms) is not int:
-            raise TypeError("max_records and max_wait_ms must be whole numbers")
+        require_whole_number("max_records", self.max_records, "BatchPolicy(max_records=500)")
+        require_whole_number("max_wait_ms", self.max_wait_ms, "BatchPolicy(max_wait_ms=100)")
         if self.max_records < 1 or self.max_wait_ms < 0:
             raise ValueError("max_records must be at least 1, and max_wait_ms at least 0")

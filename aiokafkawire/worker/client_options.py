@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from aiokafkawire.admin import Admin
-from aiokafkawire.config import WorkerConfig
+from aiokafkawire.config import SET_BY_WORKER, WorkerConfig
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.producer import Producer
@@ -35,6 +36,9 @@ class ClientOptionSets:
         common: Options of all clients.
         consumer: Options of the consumer alone.
         producer: Options of the producer alone.
+
+    Raises:
+        InvalidOption: `consumer` or `producer` is no mapping.
     """
 
     def __init__(
@@ -43,6 +47,8 @@ class ClientOptionSets:
         consumer: Mapping[str, Any],
         producer: Mapping[str, Any],
     ) -> None:
+        _check_mapping("consumer_options", consumer, "{'auto_offset_reset': 'latest'}")
+        _check_mapping("producer_options", producer, "{'linger_ms': 5}")
         self.common = common
         self.consumer = consumer
         self.producer = producer
@@ -54,9 +60,7 @@ class ClientOptionSets:
             InvalidOption: An option is invalid, or the worker sets it itself.
         """
         _refuse(self.consumer, "consumer_options", "pass key and value to on()", "deserializer")
-        for name in ("group_id", "enable_auto_commit", "rebalance_callback_timeout_ms"):
-            if name in self.consumer:
-                raise InvalidOption(f"consumer_options: a worker sets {name} itself")
+        self._refuse_set_by_worker("consumer")
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
         if config.is_exactly_once:
             defaults["isolation_level"] = "read_committed"
@@ -68,18 +72,19 @@ class ClientOptionSets:
                 )
         if self.consumer.get("group_protocol") != "consumer":
             defaults["partition_assignment_strategy"] = ["cooperative-sticky"]
-        consumer = Consumer(
-            **{
-                **defaults,
-                **self.common,
-                **self.consumer,
-                "group_id": config.group_id,
-                "enable_auto_commit": False,
-                # The drain, a commit that is under way, and the last commit.
-                "rebalance_callback_timeout_ms": config.drain_timeout_ms
-                + 2 * config.default_api_timeout_ms,
-            }
-        )
+        with _naming("consumer_options", self.consumer):
+            consumer = Consumer(
+                **{
+                    **defaults,
+                    **self.common,
+                    **self.consumer,
+                    "group_id": config.group_id,
+                    "enable_auto_commit": False,
+                    # The drain, a commit that is under way, and the last commit.
+                    "rebalance_callback_timeout_ms": config.drain_timeout_ms
+                    + 2 * config.default_api_timeout_ms,
+                }
+            )
         if config.drain_timeout_ms >= consumer.config.max_poll_interval_ms:
             raise InvalidOption(
                 f"drain_timeout_ms ({config.drain_timeout_ms}) must be below max_poll_interval_ms"
@@ -93,27 +98,20 @@ class ClientOptionSets:
         Raises:
             InvalidOption: An option is invalid, or the worker sets it itself.
         """
-        for name in (
-            "group_id",
-            "share_acknowledgement_mode",
-            "share_acquire_mode",
-            "max_poll_interval_ms",
-            "max_poll_records",
-        ):
-            if name in self.consumer:
-                raise InvalidOption(f"consumer_options: a worker sets {name} itself")
-        return ShareConsumer(
-            **{
-                "share_renewal_limit_ms": RENEWAL_LIMIT_MS,
-                **self.common,
-                **self.consumer,
-                "group_id": config.group_id,
-                "share_acknowledgement_mode": "explicit",
-                "share_acquire_mode": "record_limit",
-                "max_poll_records": max(1, config.concurrency // FETCH_SHARE),
-                "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
-            }
-        )
+        self._refuse_set_by_worker("share consumer")
+        with _naming("consumer_options", self.consumer):
+            return ShareConsumer(
+                **{
+                    "share_renewal_limit_ms": RENEWAL_LIMIT_MS,
+                    **self.common,
+                    **self.consumer,
+                    "group_id": config.group_id,
+                    "share_acknowledgement_mode": "explicit",
+                    "share_acquire_mode": "record_limit",
+                    "max_poll_records": max(1, config.concurrency // FETCH_SHARE),
+                    "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+                }
+            )
 
     def make_producer(self, config: WorkerConfig, instance: str = "") -> Producer:
         """Return the producer of retries, dead letters and the output of handlers.
@@ -138,7 +136,13 @@ class ClientOptionSets:
             raise InvalidOption(
                 "producer_options: transactional_id needs processing_guarantee='exactly_once_v2'"
             )
-        return Producer(**{**defaults, **self.common, **self.producer})
+        with _naming("producer_options", self.producer):
+            return Producer(**{**defaults, **self.common, **self.producer})
+
+    def _refuse_set_by_worker(self, kind: Literal["consumer", "share consumer"]) -> None:
+        for name in SET_BY_WORKER[kind]:
+            if name in self.consumer:
+                raise InvalidOption(f"consumer_options: a worker sets {name!r} itself")
 
     def make_admin(self) -> Admin:
         """Return an admin client."""
@@ -149,3 +153,19 @@ def _refuse(options: Mapping[str, Any], given: str, why: str, kind: str) -> None
     for name in (f"key_{kind}", f"value_{kind}"):
         if options.get(name) is not None:
             raise InvalidOption(f"{given}: a worker takes no {name}; {why}")
+
+
+def _check_mapping(given: str, options: object, example: str) -> None:
+    if not isinstance(options, Mapping):
+        raise InvalidOption(f"{given} must be a dict, not {options!r:.80}: write {given}={example}")
+
+
+@contextmanager
+def _naming(given: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Name the argument of the worker in an error about the options of its clients."""
+    try:
+        yield
+    except InvalidOption as error:
+        if not options:
+            raise
+        raise InvalidOption(f"{given}: {error.reason}", option=error.option) from None

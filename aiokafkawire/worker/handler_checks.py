@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from typing import Any, Literal
 
+from aiokafkawire.serialization import Deserializer, make_deserializer
 from aiokafkawire.types import require_timeout, require_topic_name
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.handlers import OrderBy
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
-__all__ = ("check_function", "check_share", "check_topics", "positive_s")
+__all__ = (
+    "check_function",
+    "check_policies",
+    "check_share",
+    "check_topics",
+    "deserializer_of",
+    "positive_s",
+)
 
 
 def check_function(function: object, order_by: object) -> None:
@@ -20,18 +30,65 @@ def check_function(function: object, order_by: object) -> None:
         raise TypeError(f"a handler returns and does not yield: {function!r:.80}")
     if inspect.iscoroutinefunction(order_by):
         raise TypeError("order_by must be a function that is not async")
+    _check_parameters(function)
 
 
-def check_topics(topics: tuple[str, ...], order_by: object) -> None:
+def _check_parameters(function: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a function in C may have none
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(
+            f"a handler takes one argument, the record or the batch, not {name}{signature!s:.80}:"
+            f" write async def {name}(record)"
+        ) from None
+
+
+def check_topics(topics: tuple[Any, ...], order_by: object) -> None:
     """Check the topics and the order of a handler."""
     if not topics:
-        raise TypeError("on() needs a topic: @worker.on('orders')")
+        raise TypeError("on() needs a topic: write @worker.on('orders')")
     for topic in topics:
+        if inspect.isroutine(topic):
+            raise TypeError(f"on() needs a topic, not {topic!r:.80}: write @worker.on('orders')")
+        if not isinstance(topic, str):
+            names = [*topic] if isinstance(topic, list | tuple | set | frozenset) else ["orders"]
+            raise TypeError(
+                f"topics must be strings, not {topic!r:.80}: write"
+                f" @worker.on({', '.join(map(repr, names)):.80})"
+            )
         require_topic_name(topic)
     if order_by not in ("partition", "key", None) and not callable(order_by):
         raise ValueError(
             f"order_by must be 'partition', 'key', None or a function, not {order_by!r:.80}"
         )
+
+
+def check_policies(retries: object, batch: object) -> None:
+    """Check the types of the retry policy and of the limits of a batch."""
+    if retries is not None and not isinstance(retries, RetryPolicy):
+        example = f"attempts={retries}" if type(retries) is int and retries > 0 else "attempts=3"
+        raise TypeError(
+            f"retries must be a RetryPolicy, not {retries!r:.80}: write"
+            f" retries=RetryPolicy({example})"
+        )
+    if batch is not None and not isinstance(batch, BatchPolicy):
+        example = f"max_records={batch}" if type(batch) is int and batch > 0 else "max_records=500"
+        raise TypeError(
+            f"batch must be a BatchPolicy, not {batch!r:.80}: write batch=BatchPolicy({example})"
+        )
+
+
+def deserializer_of(name: Literal["key", "value"], wanted: Any) -> Deserializer | None:
+    """Return the function that decodes keys or values."""
+    try:
+        return make_deserializer(wanted)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def check_share(order_by: OrderBy, retries: RetryPolicy | None, batch: BatchPolicy | None) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.types import require_whole_number
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, Outcome, Retry
 
 __all__ = (
@@ -104,13 +105,7 @@ class RetryPolicy:
     retry_on: ErrorTypes | None = None
 
     def __post_init__(self) -> None:
-        numbers = (self.attempts, self.backoff_ms, self.backoff_max_ms, *self.delays_ms)
-        if any(type(number) is not int for number in numbers):
-            raise TypeError(f"attempts and times must be whole numbers: {numbers}")
-        for types in (self.dead_on, self.retry_on):
-            kinds = types if isinstance(types, tuple) else (types,)
-            if types is not None and not all(_is_exception_type(kind) for kind in kinds):
-                raise TypeError(f"dead_on and retry_on take exception types, not {types!r:.80}")
+        self._check_types()
         if self.attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {self.attempts}")
         if self.backoff_ms < 0 or self.backoff_max_ms < self.backoff_ms:
@@ -119,6 +114,28 @@ class RetryPolicy:
             delay < 1 for delay in self.delays_ms
         ):
             raise ValueError(f"delays_ms must be positive and ascend, not {self.delays_ms}")
+
+    def _check_types(self) -> None:
+        for name, example in (("attempts", 3), ("backoff_ms", 100), ("backoff_max_ms", 10_000)):
+            require_whole_number(name, getattr(self, name), f"RetryPolicy({name}={example})")
+        if self.max_age_ms is not None:
+            require_whole_number(
+                "max_age_ms", self.max_age_ms, "RetryPolicy(max_age_ms=86_400_000), or None"
+            )
+        delays: object = self.delays_ms
+        if not isinstance(delays, tuple | list) or any(type(delay) is not int for delay in delays):
+            raise TypeError(
+                f"delays_ms must be a tuple of whole numbers, not {delays!r:.80}: write"
+                f" RetryPolicy(delays_ms=({delays if type(delays) is int else 60_000},))"
+            )
+        for name in ("dead_on", "retry_on"):
+            types = getattr(self, name)
+            kinds = types if isinstance(types, tuple) else (types,)
+            if types is not None and not all(_is_exception_type(kind) for kind in kinds):
+                raise TypeError(
+                    f"{name} must be an exception type or a tuple of them, not {types!r:.80}:"
+                    f" write RetryPolicy({name}=(ValueError, KeyError))"
+                )
 
 
 def _is_exception_type(kind: object) -> bool:

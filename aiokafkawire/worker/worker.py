@@ -24,15 +24,17 @@ from aiokafkawire.runtime import (
     current_task,
 )
 from aiokafkawire.runtime.supervisor import get_loop_caller
-from aiokafkawire.serialization import DeserializerArgument, make_deserializer
+from aiokafkawire.serialization import DeserializerArgument
 from aiokafkawire.types import require_timeout
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.failed_records import retry_topics
 from aiokafkawire.worker.handler_checks import (
     check_function,
+    check_policies,
     check_share,
     check_topics,
+    deserializer_of,
     positive_s,
 )
 from aiokafkawire.worker.handlers import OrderBy, RecordHandler
@@ -122,8 +124,8 @@ class Worker(BaseClient[WorkerSession]):
         }
         self._option_sets = ClientOptionSets(
             {name: value for name, value in options.items() if name in common},
-            consumer_options or {},
-            producer_options or {},
+            {} if consumer_options is None else consumer_options,
+            {} if producer_options is None else producer_options,
         )
         # Wrong options are errors of the constructor.
         if self.config.is_share:
@@ -177,11 +179,13 @@ class Worker(BaseClient[WorkerSession]):
 
         Raises:
             IllegalState: The worker was started.
-            TypeError: A topic is not a string, or a type has no deserializer.
+            TypeError: An argument has the wrong type, a type has no deserializer, or the function
+                does not take one argument.
             ValueError: A topic has a handler already, a name is invalid, or a share group does not
                 allow an argument.
         """
         check_topics(topics, order_by)
+        check_policies(retries, batch)
         if batch is not None:
             self._check_batch(batch, order_by)
         if self.config.is_share:
@@ -189,10 +193,10 @@ class Worker(BaseClient[WorkerSession]):
         handler_options: dict[str, Any] = {
             "topics": topics,
             "order_by": order_by,
-            "decode_key": make_deserializer(key),
-            "decode_value": make_deserializer(value),
+            "decode_key": deserializer_of("key", key),
+            "decode_value": deserializer_of("value", value),
             "timeout_s": None if timeout_ms is None else positive_s(timeout_ms),
-            "retries": retries or RetryPolicy(),
+            "retries": RetryPolicy() if retries is None else retries,
             "batch": batch,
         }
 

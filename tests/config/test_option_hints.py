@@ -102,6 +102,7 @@ def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
         (Consumer, "tls", "did you mean 'security_protocol'? 'SSL' and 'SASL_SSL' use TLS."),
         (Consumer, "stats_cb", "options have no callbacks"),
         (Consumer, "topics", "positional arguments"),
+        (Consumer, "share_acquire_mode", "is a share consumer option, not one of a consumer"),
         (Consumer, "sesion_timeout_ms", "did you mean 'session_timeout_ms'?"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import anyio
@@ -240,10 +241,20 @@ def test_batches_that_cannot_be_made_are_refused(arguments: Any, error: Any, tex
         worker.on("orders", **({"batch": TEN} | arguments))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"max_records": "5"}, "max_records must be a whole number, not '5': write BatchPolicy("),
+        ({"max_wait_ms": 0.5}, "max_wait_ms must be a whole number, not 0.5: write BatchPolicy("),
+    ],
+)
+def test_a_batch_policy_names_the_wrong_argument(arguments: dict[str, Any], text: str):
+    with pytest.raises(TypeError, match=re.escape(text)):
+        BatchPolicy(**arguments)
+
+
 def test_limits_of_batches_are_checked():
     with pytest.raises(ValueError, match="at least 1"):
         BatchPolicy(max_records=0)
-    with pytest.raises(TypeError, match="whole numbers"):
-        BatchPolicy(max_wait_ms=0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 0"):
         FailedAt(-1)

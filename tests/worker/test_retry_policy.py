@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from aiokafkawire.errors import DeserializationFailed
@@ -82,12 +85,28 @@ def test_a_record_is_dropped():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"backoff_ms": 1e2}, {"delays_ms": (1e3,)}, {"dead_on": [ValueError]}, {"retry_on": "x"}],
+    ("arguments", "text"),
+    [
+        (
+            {"delays_ms": 60_000},
+            "delays_ms must be a tuple of whole numbers, not 60000: write"
+            " RetryPolicy(delays_ms=(60000,))",
+        ),
+        ({"delays_ms": "1m"}, "delays_ms must be a tuple of whole numbers, not '1m': write"),
+        ({"delays_ms": (1e3,)}, "delays_ms must be a tuple of whole numbers, not (1000.0,): write"),
+        (
+            {"attempts": None},
+            "attempts must be a whole number, not None: write RetryPolicy(attempts=3)",
+        ),
+        ({"backoff_ms": 1e2}, "backoff_ms must be a whole number, not 100.0: write"),
+        ({"max_age_ms": "1d"}, "max_age_ms must be a whole number, not '1d': write RetryPolicy("),
+        ({"dead_on": [ValueError]}, "dead_on must be an exception type or a tuple of them, not ["),
+        ({"retry_on": "x"}, "retry_on must be an exception type or a tuple of them, not 'x': wri"),
+    ],
 )
-def test_wrong_types_are_refused(arguments: dict[str, object]):
-    with pytest.raises(TypeError, match=r"must be whole numbers|exception types"):
-        RetryPolicy(**arguments)  # type: ignore[arg-type]
+def test_a_retry_policy_names_the_wrong_argument(arguments: dict[str, Any], text: str):
+    with pytest.raises(TypeError, match=re.escape(text)):
+        RetryPolicy(**arguments)
 
 
 @pytest.mark.parametrize("after_s", [-1, float("nan"), float("inf")])

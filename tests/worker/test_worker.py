@@ -323,7 +323,7 @@ async def test_metrics_are_served_while_the_worker_stops(broker: Broker):
         ({"producer_options": {"transactional_id": "t"}}, "exactly_once_v2"),
         ({"producer_options": {"value_serializer": str}}, "takes no value_serializer"),
         ({"consumer_options": {"key_deserializer": str}}, "takes no key_deserializer"),
-        ({"consumer_options": {"enable_auto_commit": True}}, "sets enable_auto_commit itself"),
+        ({"consumer_options": {"enable_auto_commit": True}}, "sets 'enable_auto_commit' itself"),
         ({"drain_timeout_ms": 300_000}, "must be below max_poll_interval_ms"),
         ({"dead_letter_topic": "not/valid"}, "dead_letter_topic"),
         ({"dead_letter_topic": "billing.retry.5m"}, "is named like a retry topic"),
