@@ -23,6 +23,11 @@ from aiokafkawire.types import NodeId
 
 __all__ = ("BrokerClients",)
 
+BOOTSTRAPPED = "a bootstrap connection ends when the cluster's nodes are known"
+
+NOT_LISTED = "the cluster metadata no longer lists this address"
+"""Reason to retire the client of a node that moved or left."""
+
 
 class BrokerClients:
     """Creates broker clients on demand and retires those whose node moved or left.
@@ -63,7 +68,7 @@ class BrokerClients:
         if client is not None and client.address == node.address:
             return client
         if client is not None:
-            self._retire(client)
+            self._retire(client, NOT_LISTED)
         client = self._nodes[node.node_id] = self._make(node.address, node.node_id)
         return client
 
@@ -80,7 +85,7 @@ class BrokerClients:
         for node_id, client in list(self._nodes.items()):
             node = nodes.get(node_id)
             if node is None or node.address != client.address:
-                self._retire(self._nodes.pop(node_id))
+                self._retire(self._nodes.pop(node_id), NOT_LISTED)
 
     def disconnect_nodes(self, error: ConnectionLost) -> None:
         """Close the connections to all nodes; requests in flight fail with `error`."""
@@ -97,7 +102,7 @@ class BrokerClients:
         """
         for client in self._bootstrap.values():
             self._note_features(client)
-            self._retire(client)
+            self._retire(client, BOOTSTRAPPED)
         self._bootstrap.clear()
 
     def loads(self, nodes: Mapping[NodeId, NodeInfo]) -> list[NodeLoad]:
@@ -195,6 +200,6 @@ class BrokerClients:
         if self.on_lost is not None:
             self.on_lost()
 
-    def _retire(self, client: BrokerClient) -> None:
-        client.retire()
+    def _retire(self, client: BrokerClient, reason: str) -> None:
+        client.retire(reason)
         self._retired.append(client)

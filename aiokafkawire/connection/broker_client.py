@@ -291,14 +291,12 @@ class BrokerClient:
 
     # --- closing ---
 
-    def retire(self) -> None:
-        """Finish the requests in flight and accept no others: the metadata lost this address."""
+    def retire(self, reason: str) -> None:
+        """Finish the requests in flight and accept no others, for a reason."""
         if self._closed_error is None:
-            self._closed_error = ConnectionLost(
-                "the cluster metadata no longer lists this address", sent=False
-            )
+            self._closed_error = ConnectionLost(reason, sent=False)
             for channel in self._channels():
-                channel.close_when_idle()
+                channel.close_when_idle(self._closed_error)
 
     def disconnect(self, error: ConnectionLost) -> None:
         """Close all connections and accept no requests: the client bootstraps again."""

@@ -76,8 +76,6 @@ class Channel:
     Attributes:
         api_versions: Set after version negotiation.
         is_usable: True while requests are accepted.
-        throttled_until: Nothing is written before this time, because the broker throttled the
-            client.
         on_closed: Called once with the channel and the error that closed it.
         closed_by_client: True if the client closed the channel on purpose.
         stream: Its frames. Requests are written by the methods of this class alone.
@@ -99,7 +97,6 @@ class Channel:
         self.api_versions = NO_VERSIONS
         self.closed_by_client = False
         self.is_usable = True
-        self.throttled_until = -NEVER
         self.on_closed: Callable[[Channel, KafkaError], None] | None = None
         self._client_id = client_id
         self._now = clock.now
@@ -108,6 +105,7 @@ class Channel:
         self._observer = RequestObserver(name, metrics, fields, hooks)
         self._failed: Future[KafkaError] = Future()
         self._timer = Timer()
+        self._idle_error = ConnectionLost("the connection was closed as it was idle")
         self._defect: Exception | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
 
@@ -124,6 +122,11 @@ class Channel:
     def has_unconfirmed_request(self) -> bool:
         """True if a request without a response was written: only a disconnect reports its error."""
         return self._in_flight.last_one_way is not None
+
+    @property
+    def throttled_until(self) -> float:
+        """Nothing is written before this time, because the broker throttled the client."""
+        return self._in_flight.throttled_until
 
     @property
     def oldest_unanswered(self) -> InFlightRequest | None:
@@ -285,8 +288,9 @@ class Channel:
             return False
         return True
 
-    def close_when_idle(self) -> None:
-        """Close once no request is queued or in flight."""
+    def close_when_idle(self, error: ConnectionLost) -> None:
+        """Close with `error` once no request is queued or in flight."""
+        self._idle_error = error
         self._in_flight.close_when_idle()
         self._timer.reschedule(AT_ONCE)
 
@@ -463,7 +467,6 @@ class Channel:
         if throttle_s:
             self._observer.on_throttled(request, throttle_s, now)
             self._in_flight.throttle(now + throttle_s)
-            self.throttled_until = self._in_flight.throttled_until
 
     async def _watch_deadlines(self) -> None:
         try:
@@ -481,4 +484,4 @@ class Channel:
         if due.unresponsive is not None:
             self.fail(unresponsive_error(due.unresponsive))
         elif due.is_idle:
-            self.close(ConnectionLost("the connection was closed as it was idle"))
+            self.close(self._idle_error)

@@ -13,10 +13,9 @@ from aiokafkawire.worker.handlers import OrderBy
 from aiokafkawire.worker.retry_policy import RetryPolicy
 
 __all__ = (
+    "check_arguments",
     "check_function",
-    "check_policies",
     "check_share",
-    "check_topics",
     "deserializer_of",
     "positive_s",
 )
@@ -48,8 +47,19 @@ def _check_parameters(function: Callable[..., Any]) -> None:
         ) from None
 
 
-def check_topics(topics: tuple[Any, ...], order_by: object) -> None:
-    """Check the topics and the order of a handler."""
+def check_arguments(
+    topics: tuple[Any, ...], order_by: object, retries: object, batch: object
+) -> None:
+    """Check what a handler is registered with."""
+    _check_topics(topics)
+    if order_by not in ("partition", "key", None) and not callable(order_by):
+        raise ValueError(
+            f"order_by must be 'partition', 'key', None or a function, not {order_by!r:.80}"
+        )
+    _check_policies(retries, batch)
+
+
+def _check_topics(topics: tuple[Any, ...]) -> None:
     if not topics:
         raise TypeError("on() needs a topic: write @worker.on('orders')")
     for topic in topics:
@@ -62,14 +72,9 @@ def check_topics(topics: tuple[Any, ...], order_by: object) -> None:
                 f" @worker.on({', '.join(map(repr, names)):.80})"
             )
         require_topic_name(topic)
-    if order_by not in ("partition", "key", None) and not callable(order_by):
-        raise ValueError(
-            f"order_by must be 'partition', 'key', None or a function, not {order_by!r:.80}"
-        )
 
 
-def check_policies(retries: object, batch: object) -> None:
-    """Check the types of the retry policy and of the limits of a batch."""
+def _check_policies(retries: object, batch: object) -> None:
     if retries is not None and not isinstance(retries, RetryPolicy):
         example = f"attempts={retries}" if type(retries) is int and retries > 0 else "attempts=3"
         raise TypeError(

@@ -115,6 +115,7 @@ class TransactionCommitter(Committer):
         else:
             self._interrupted = None
             self._scheduler.finish_transaction(content)
+            self._consumer.mark_committed(content.offsets)
             self.failing_since = None
 
     async def _run_transaction(self, content: TransactionContent, writes: list[_Write]) -> None:

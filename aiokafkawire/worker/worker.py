@@ -30,10 +30,9 @@ from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.failed_records import retry_topics
 from aiokafkawire.worker.handler_checks import (
+    check_arguments,
     check_function,
-    check_policies,
     check_share,
-    check_topics,
     deserializer_of,
     positive_s,
 )
@@ -179,13 +178,11 @@ class Worker(BaseClient[WorkerSession]):
 
         Raises:
             IllegalState: The worker was started.
-            TypeError: An argument has the wrong type, a type has no deserializer, or the function
-                does not take one argument.
+            TypeError: An argument, or the function, has the wrong type.
             ValueError: A topic has a handler already, a name is invalid, or a share group does not
                 allow an argument.
         """
-        check_topics(topics, order_by)
-        check_policies(retries, batch)
+        check_arguments(topics, order_by, retries, batch)
         if batch is not None:
             self._check_batch(batch, order_by)
         if self.config.is_share:

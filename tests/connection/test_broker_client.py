@@ -248,14 +248,14 @@ async def test_a_probe_continues_when_the_probe_that_connects_for_it_is_cancelle
 async def test_a_retired_client_probes_and_closes_the_connection():
     async with serve(kafka()) as server, client_of(server.address) as client:
         assert await client.request(HEARTBEAT, deadline=soon())
-        client.retire()
+        client.retire("the node has moved")
         while client.is_connected:
             await anyio.lowlevel.checkpoint()
         for count in (2, 3):
             assert await client.probe(HEARTBEAT, deadline=soon())
             assert server.accepted == count
             assert not client.is_connected
-        with pytest.raises(ConnectionLost, match="no longer lists"):
+        with pytest.raises(ConnectionLost, match="the node has moved"):
             await client.request(HEARTBEAT, deadline=soon())
         client.abort()
         with pytest.raises(ClientClosed):
@@ -846,11 +846,11 @@ async def test_an_interrupted_attempt_may_be_retried():
 async def test_a_retired_client_finishes_its_requests_and_accepts_no_others():
     async with serve(kafka()) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())
-        client.retire()
+        client.retire("the node has moved")
         with anyio.fail_after(20):
             while client.is_connected:
                 await anyio.lowlevel.checkpoint()
-        with pytest.raises(ConnectionLost, match="no longer lists this address") as caught:
+        with pytest.raises(ConnectionLost, match="the node has moved") as caught:
             await client.request(HEARTBEAT, deadline=soon())
         assert not caught.value.sent
 
@@ -874,7 +874,7 @@ async def test_retired_while_connecting_nothing_was_sent():
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
             await asked.wait()
-            client.retire()
+            client.retire("the node has moved")
             answer.set()
         assert isinstance(outcomes[0], ConnectionLost)
         assert not outcomes[0].sent

@@ -399,7 +399,14 @@ async def test_a_retired_connection_closes_after_its_last_response():
 
     async with serve(slow) as server, channel_to(server.address) as channel:
         closed = anyio.Event()
-        channel.on_closed = lambda _, __: closed.set()
+        reasons: list[errors.KafkaError] = []
+
+        def on_closed(_: Channel, error: errors.KafkaError) -> None:
+            reasons.append(error)
+            closed.set()
+
+        channel.on_closed = on_closed
+        moved = errors.ConnectionLost("the node has moved")
         async with anyio.create_task_group() as group:
 
             async def ask() -> None:
@@ -407,12 +414,13 @@ async def test_a_retired_connection_closes_after_its_last_response():
 
             group.start_soon(ask)
             await anyio.wait_all_tasks_blocked()
-            channel.close_when_idle()
+            channel.close_when_idle(moved)
             await anyio.wait_all_tasks_blocked()
             assert channel.is_usable
             answer.set()
         with anyio.fail_after(20):
             await closed.wait()
+        assert reasons == [moved]
 
 
 async def test_close_fails_pending_requests():

@@ -90,6 +90,17 @@ async def test_connections_and_requests_of_an_admin_client(servers: str):
         assert min(request.request_bytes, request.response_bytes) > 4
 
 
+async def test_a_bootstrap_connection_ends_with_the_reason(servers: str):
+    hook = Recorder()
+    async with Admin(bootstrap_servers=servers, hooks=[hook]) as admin:
+        await admin.list_topics()
+        with anyio.fail_after(WITHIN_S):
+            while not hook.of("on_disconnect"):  # noqa: ASYNC110 - a hook has no event
+                await anyio.sleep(0.01)
+        (bootstrap,) = hook.of("on_disconnect")
+    assert "a bootstrap connection ends when the cluster's nodes are known" in str(bootstrap.error)
+
+
 async def test_a_failed_attempt_to_connect_has_its_error():
     hook = Recorder()
     admin = Admin(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=200, hooks=[hook])

@@ -118,6 +118,16 @@ async def test_output_and_offsets_are_committed_together(broker: Broker):
     assert await committed(broker) == 5
 
 
+async def test_a_clean_stop_names_no_uncommitted_records(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", "aiokafkawire")
+    with anyio.fail_after(20):
+        await billing_worker(broker).run_until_idle()
+    assert "revoked 1 partition: orders [0]" in caplog.text
+    assert "uncommitted" not in caplog.text
+
+
 async def test_output_between_a_write_and_a_crash_is_seen_once(broker: Broker):
     unended = broker.on(ApiKey.END_TXN, Drop())
     with anyio.fail_after(30):
