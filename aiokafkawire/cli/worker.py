@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,8 @@ from aiokafkawire.errors import InvalidOption
 from aiokafkawire.worker import Worker
 
 __all__ = ("find_worker", "worker")
+
+logger = logging.getLogger("aiokafkawire.cli")
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -55,10 +58,12 @@ def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     The module is imported from the current directory or the installed packages. The first signal
     lets running handlers finish; a second one cancels them.
     """
+    stop_logging_to_stderr()
     if reload:
+        logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)
         run_reloading(["--backend", backend, "--log-level", log_level, target])
         return
-    stop_logging_to_stderr()
     found = find_worker(target)
     # Without an effect if the module has configured logging.
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
@@ -89,12 +94,22 @@ def run_reloading(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "aiokafkawire", "worker", *arguments]
     process = subprocess.Popen(command)
     try:
-        for _ in watch(Path.cwd(), watch_filter=PythonFilter()):
+        for changes in watch(Path.cwd(), watch_filter=PythonFilter()):
+            _log_changes([Path(path) for _, path in changes])
             stop_process(process)
             process = subprocess.Popen(command)
     except KeyboardInterrupt:
         # A terminal sends Ctrl-C to the worker too, and a second signal would cancel its handlers.
         stop_process(process, notify=terminated)
+
+
+def _log_changes(paths: Sequence[Path]) -> None:
+    """Log which files have changed."""
+    first = min(paths)
+    here = Path.cwd()
+    name = first.relative_to(here) if first.is_relative_to(here) else first
+    others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    logger.info("%s%s changed; starting the worker again", name, others)
 
 
 def stop_process(process: subprocess.Popen[bytes], *, notify: bool = True) -> None:
@@ -131,8 +146,21 @@ def find_worker(target: str) -> Worker:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise InvalidOption(f"there is no module {error.name!r} in {here}") from None
+    workers = sorted(name for name, value in vars(found).items() if isinstance(value, Worker))
     for name in attribute.split("."):
-        found = getattr(found, name, None)
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise InvalidOption(
+                f"module {module_name!r} has no {attribute!r}; {_list(workers)}"
+            ) from None
     if not isinstance(found, Worker):
-        raise InvalidOption(f"{attribute!r} in module {module_name!r} is no Worker: {found!r:.80}")
+        raise InvalidOption(
+            f"{attribute!r} in module {module_name!r} is no Worker: {found!r:.80}; {_list(workers)}"
+        )
     return found
+
+
+def _list(workers: Sequence[str]) -> str:
+    """Return which workers a module has."""
+    return f"its workers: {', '.join(workers)}" if workers else "it has no Worker"

@@ -21,6 +21,7 @@ from aiokafkawire.worker.acknowledger import Acknowledger
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
+from aiokafkawire.worker.failure_log import log_failed_attempt
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord, call_in_context
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
 from aiokafkawire.worker.outputs import AttemptOutput, UncommittedRecord
@@ -28,7 +29,6 @@ from aiokafkawire.worker.partition_work import BatchFailure, PartitionWork, Unwr
 from aiokafkawire.worker.process_observer import ProcessObserver
 from aiokafkawire.worker.results import RecordResult, WorkerResults, record_results
 from aiokafkawire.worker.retry_policy import (
-    Decision,
     DropRecord,
     FailedAttempt,
     RetryInPlace,
@@ -339,7 +339,7 @@ class Executor:
                 error, item.attempts, item.tier, age_ms, self._runtime.rng.random(), number
             ),
         )
-        self._log(item, decision, number)
+        log_failed_attempt(item, decision, number, self._fields)
         match decision:
             case RetryInPlace(delay_s):
                 self.counters.retried += 1
@@ -459,30 +459,3 @@ class Executor:
                 record, finished.origin, finished.attempts, error, letter.failed.reason
             )
             self.results.dead.append(result)
-
-    def _log(self, item: WorkItem, decision: Decision, number: int) -> None:
-        match decision:
-            case RetryInPlace(delay_s):
-                then = f"next attempt in {delay_s:.3f} s"
-            case RetryLater(tier):
-                then = f"next attempt in {item.handler.retries.delays_ms[tier] / 1_000:g} s"
-            case DropRecord():
-                then = "dropped"
-            case SplitBatch():
-                then = "its records are tried one by one"
-            case WriteDeadLetter(reason):
-                then = reason
-        with contextlib.suppress(Exception):  # the text of an exception may raise
-            logger.warning(
-                "%s offset %d%s: attempt %d of %s failed; %s: %r",
-                item.partition.tp,
-                item.record.offset,
-                "" if number == 1 else f" and {number - 1} more",
-                item.total_attempts,
-                item.handler.name,
-                then,
-                item.error,
-                extra=log_fields(
-                    self._fields, error=item.error, tp=item.partition.tp, offset=item.record.offset
-                ),
-            )

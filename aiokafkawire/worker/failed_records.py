@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections.abc import Collection, Mapping
 
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.errors import KafkaError, RecordTooLarge
-from aiokafkawire.logs import log_fields
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Clock
+from aiokafkawire.worker.failure_log import log_dead_letter
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.letters import (
     FailedRecord,
@@ -29,8 +27,6 @@ from aiokafkawire.worker.partition_work import WorkItem
 from aiokafkawire.worker.retry_policy import RetryLater, WriteDeadLetter
 
 __all__ = ("FailedRecordWriter", "RetryTopic", "retry_topics")
-
-logger = logging.getLogger("aiokafkawire.worker")
 
 
 class RetryTopic:
@@ -86,7 +82,7 @@ class FailedRecordWriter:
                 raise
             await self._send(self.dead_letter(copy.failed, is_short=True))
         if copy.failed is not None:
-            self.log_dead_letter(copy.failed)
+            log_dead_letter(copy.failed, self._config.dead_letters, self._fields)
 
     async def _send(self, copy: UncommittedRecord) -> None:
         for record in copy.output:
@@ -153,21 +149,3 @@ class FailedRecordWriter:
         headers = make_headers(failed, self._config.dead_letter_headers)
         output = OutputRecord(self._config.dead_letters, record.value, record.key, headers=headers)
         return UncommittedRecord(record, failed.origin, failed.attempts, (output,), failed)
-
-    def log_dead_letter(self, failed: FailedRecord) -> None:
-        """Log that a dead letter is written."""
-        record, error = failed.record, failed.error
-        with contextlib.suppress(Exception):  # the text of an exception may raise
-            logger.error(
-                "Group %s: %s offset %d: written to %s at attempt %d (%s): %r",
-                self._config.group_id,
-                record.topic_partition,
-                record.offset,
-                self._config.dead_letters,
-                failed.attempts,
-                failed.reason,
-                error,
-                extra=log_fields(
-                    self._fields, error=error, tp=record.topic_partition, offset=record.offset
-                ),
-            )

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from aiokafkawire.records import Record
+from aiokafkawire.worker.outcomes import DeadLetter
 
 __all__ = (
     "HEADER_FORMATS",
@@ -107,6 +108,12 @@ class FailedRecord:
     attempts: int
     reason: str
     error: BaseException
+
+    @property
+    def message(self) -> str:
+        """The reason and the text of the exception; that of `DeadLetter` is the reason."""
+        text = "" if isinstance(self.error, DeadLetter) else _error_text(self.error)
+        return f"{self.reason}: {text}" if text else self.reason
 
 
 def retry_topic(group_id: str, delay_ms: int) -> str:
@@ -296,9 +303,7 @@ HEADER_FORMATS: Mapping[HeaderFormat, _Fields] = MappingProxyType(
                 **_ORIGIN,
                 "group": lambda failed: _text(failed.group_id),
                 "delivery.count": lambda failed: _text(failed.attempts),
-                "message": lambda failed: _text(
-                    f"{failed.reason}: {_error_text(failed.error)}"[:MAX_MESSAGE]
-                ),
+                "message": lambda failed: _text(failed.message[:MAX_MESSAGE]),
                 "exception": _class_name,
                 "stacktrace": _stacktrace,
             },

@@ -49,8 +49,13 @@ def test_a_worker_is_found(module: str):
         ("billing_app", "must be MODULE:WORKER"),
         (":worker", "must be MODULE:WORKER"),
         ("absent_app:worker", "there is no module 'absent_app'"),
-        ("billing_app:bill", "'bill' in module 'billing_app' is no Worker"),
-        ("billing_app:absent.worker", "is no Worker: None"),
+        (
+            "billing_app:bill",
+            "'bill' in module 'billing_app' is no Worker: <.*; its workers: worker$",
+        ),
+        ("billing_app:wrong", "^module 'billing_app' has no 'wrong'; its workers: worker$"),
+        ("billing_app:absent.worker", "^module 'billing_app' has no 'absent.worker'; its workers"),
+        ("json:worker", "^module 'json' has no 'worker'; it has no Worker$"),
     ],
 )
 def test_a_wrong_target_is_refused(module: str, target: str, text: str):
@@ -163,6 +168,10 @@ def test_a_worker_starts_again_with_changed_code(servers: str, module: str):
         wait_for("new second")
         process.terminate()
         assert process.wait(LIMIT_S) == 0
+        assert process.stderr is not None
+        lines = process.stderr.read().decode().splitlines()
+    changed = f" INFO aiokafkawire.cli: {module}.py changed; starting the worker again"
+    assert any(line.endswith(changed) for line in lines)
 
 
 SLOW = """

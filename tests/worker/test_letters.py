@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from aiokafkawire.worker.letters import (
     retry_topic,
     retry_topic_delay,
 )
+from aiokafkawire.worker.outcomes import DeadLetter
 from tests.worker.helpers import record
 
 ORIGIN = Origin("orders", 3, 1_234_567_890_123, 1_700_000_000_000)
@@ -133,6 +136,20 @@ def test_texts_are_bounded_and_need_no_utf8():
     assert message.startswith(b"all attempts failed: \\ud800")
     assert len(message) < 10_000
     assert len(stacktrace) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "message"),
+    [
+        ("no such customer", DeadLetter("no such customer"), b"no such customer"),
+        ("the handler raised DeadLetter", DeadLetter(), b"the handler raised DeadLetter"),
+        ("all attempts failed", ValueError(), b"all attempts failed"),
+        ("all attempts failed", ValueError("no customer"), b"all attempts failed: no customer"),
+    ],
+)
+def test_a_message_repeats_no_reason(reason: str, error: Exception, message: bytes):
+    letter = dataclasses.replace(failed(error), reason=reason)
+    assert dict(dead_letter_headers(letter, "kafka"))["__dlq.errors.message"] == message
 
 
 def test_the_format_of_kafka_is_text():

@@ -1,0 +1,84 @@
+"""Log lines about failed attempts and dead letters."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+
+from aiokafkawire.logs import log_fields
+from aiokafkawire.worker.letters import FailedRecord
+from aiokafkawire.worker.outcomes import DeadLetter
+from aiokafkawire.worker.partition_work import WorkItem
+from aiokafkawire.worker.retry_policy import (
+    Decision,
+    DropRecord,
+    RetryInPlace,
+    RetryLater,
+    SplitBatch,
+    WriteDeadLetter,
+)
+
+__all__ = ("log_dead_letter", "log_failed_attempt")
+
+logger = logging.getLogger("aiokafkawire.worker")
+
+
+def log_failed_attempt(
+    item: WorkItem, decision: Decision, number: int, fields: Mapping[str, object]
+) -> None:
+    """Log that an attempt has failed, or that its handler drops the record.
+
+    Args:
+        item: Its first unfinished records failed.
+        decision: What happens next.
+        number: Number of records that failed together.
+        fields: Fields of the client.
+    """
+    is_dropped = isinstance(decision, DropRecord)
+    error = None if is_dropped else item.error
+    with contextlib.suppress(Exception):  # the text of an exception may raise
+        logger.log(
+            logging.INFO if is_dropped else logging.WARNING,
+            "%s offset %d%s: %s",
+            item.partition.tp,
+            item.record.offset,
+            "" if number == 1 else f" and {number - 1} more",
+            _text(item, decision),
+            extra=log_fields(fields, error=error, tp=item.partition.tp, offset=item.record.offset),
+        )
+
+
+def _text(item: WorkItem, decision: Decision) -> str:
+    failed = f"attempt {item.total_attempts} of {item.handler.name} failed"
+    match decision:
+        case DropRecord(reason):
+            return f"dropped by {item.handler.name}{reason and f': {reason}'}"
+        case RetryInPlace(delay_s):
+            then = f"next attempt in {delay_s:.3f} s"
+        case RetryLater(tier):
+            then = f"next attempt in {item.handler.retries.delays_ms[tier] / 1_000:g} s"
+        case SplitBatch():
+            then = "its records are tried one by one"
+        case WriteDeadLetter() if isinstance(item.error, DeadLetter):
+            return f"{failed}: {item.error!r}"
+        case WriteDeadLetter(reason):
+            then = reason
+    return f"{failed}; {then}: {item.error!r}"
+
+
+def log_dead_letter(failed: FailedRecord, topic: str, fields: Mapping[str, object]) -> None:
+    """Log that a dead letter is written to a topic."""
+    record, error = failed.record, failed.error
+    with contextlib.suppress(Exception):  # the text of an exception may raise
+        logger.error(
+            "Group %s: %s offset %d: written to %s at attempt %d%s: %r",
+            failed.group_id,
+            record.topic_partition,
+            record.offset,
+            topic,
+            failed.attempts,
+            "" if isinstance(error, DeadLetter) else f" ({failed.reason})",
+            error,
+            extra=log_fields(fields, error=error, tp=record.topic_partition, offset=record.offset),
+        )
