@@ -446,8 +446,11 @@ class CorruptRecord(KafkaError):
     `next_offset` is the offset after the corrupt batch as far as its header can be trusted; None if
     unknown.
 
-    What to do: the consumer stays before the records and raises this again; to continue, `seek` to
-    `next_offset`, or past `offset` without it. The rest of the batch may be corrupt too.
+    What to do: a `Consumer` stays before the records and raises this again; to continue, `seek` to
+    `next_offset`, or past `offset` without it. The rest of the batch may be corrupt too. A
+    `ShareConsumer` goes on with the next call; reject the offsets with `acknowledge`. A `Worker`
+    stops: commit an offset behind the batch (`aiokafkawire offsets reset`), or reject the offsets
+    in its share group, and start it again.
     """
 
     def __init__(self, reason: str = "", *, next_offset: int | None = None, **context: Any) -> None:

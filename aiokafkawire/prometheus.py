@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
 
 import anyio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,11 +21,11 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.share import ShareConsumer
 from aiokafkawire.types import require_timeout
 from aiokafkawire.worker import Worker
-from aiokafkawire.worker.metrics import collect_metrics
+from aiokafkawire.worker.metrics import MeteredClient, client_metrics, collect_metrics
 
 __all__ = ("JAVA_NAMES", "KafkaCollector")
 
-AnyClient = Producer[Any, Any] | Consumer[Any, Any] | ShareConsumer | Admin | Worker
+AnyClient = MeteredClient | Worker
 
 Numbers = Mapping[str, int | float]
 
@@ -64,13 +63,6 @@ JAVA_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Names of the same metrics of the Java client, as Micrometer exports them, by prefix."""
-
-_PREFIXES = (
-    (Producer, "kafka_producer_"),
-    (ShareConsumer, "kafka_share_consumer_"),
-    (Consumer, "kafka_consumer_"),
-    (Admin, "kafka_admin_"),
-)
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 """A label in a name of `metrics()`, as in `records_lag{topic="orders",partition="0"}`."""
@@ -166,8 +158,7 @@ def _read(client: AnyClient) -> Mapping[str, Numbers]:
     """Return the metrics of a client by prefix."""
     if isinstance(client, Worker):
         return collect_metrics(client._lifecycle.require_session())
-    prefix = next(prefix for kind, prefix in _PREFIXES if isinstance(client, kind))
-    return {prefix: client.metrics()}
+    return client_metrics(client)
 
 
 def _family(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
+from aiokafkawire.admin import Admin
+from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.producer import Producer
 from aiokafkawire.share import ShareConsumer
 from aiokafkawire.worker.circuit_breaker import BreakerState
 from aiokafkawire.worker.session import WorkerSession
 
-__all__ = ("collect_metrics", "worker_metrics")
+__all__ = ("MeteredClient", "client_metrics", "collect_metrics", "worker_metrics")
+
+MeteredClient = Producer[Any, Any] | Consumer[Any, Any] | ShareConsumer | Admin
 
 
 def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
@@ -40,12 +46,25 @@ def worker_metrics(session: WorkerSession) -> dict[str, int | float]:
 def collect_metrics(session: WorkerSession) -> dict[str, dict[str, int | float]]:
     """Return the metrics of a worker, its consumer and its producer, by prefix."""
     metrics = {"kafka_worker_": worker_metrics(session)}
-    reader = session.clients.reader
-    is_shared = isinstance(reader, ShareConsumer)
-    for prefix, client in (
-        ("kafka_share_consumer_" if is_shared else "kafka_consumer_", reader),
-        ("kafka_producer_", session.clients.producer),
-    ):
+    for client in (session.clients.reader, session.clients.producer):
         with suppress(KafkaError):  # the client has failed, or is closed while the worker stops
-            metrics[prefix] = client.metrics()
+            metrics |= client_metrics(client)
     return metrics
+
+
+def client_metrics(client: MeteredClient) -> dict[str, dict[str, int | float]]:
+    """Return the metrics of a client by their prefix.
+
+    Raises:
+        KafkaError: The client does not run.
+    """
+    prefix = next(prefix for kind, prefix in _PREFIXES if isinstance(client, kind))
+    return {prefix: client.metrics()}
+
+
+_PREFIXES = (
+    (Producer, "kafka_producer_"),
+    (ShareConsumer, "kafka_share_consumer_"),
+    (Consumer, "kafka_consumer_"),
+    (Admin, "kafka_admin_"),
+)

@@ -6,8 +6,9 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import confluent_kafka
@@ -66,30 +67,36 @@ class JavaMember:
 class LibrdkafkaMember:
     """A consumer of confluent-kafka in a thread."""
 
+    CONFIG: Mapping[str, object] = {
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 100,
+    }
+
     def __init__(self, servers: str, topic: str, group: str) -> None:
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "group.protocol": "consumer",
-                "client.id": LIBRDKAFKA,
-                "auto.offset.reset": "earliest",
-                "auto.commit.interval.ms": 100,
-                "log_level": 0,
-            }
-        )
+        config = {"bootstrap.servers": servers, "group.id": group, "client.id": LIBRDKAFKA}
+        self._consumer = self._make({**config, **self.CONFIG, "log_level": 0})
         self._topic = topic
         self._read: list[bytes] = []
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._work, name=LIBRDKAFKA)
         self._thread.start()
 
+    def _make(self, config: Mapping[str, object]) -> Any:
+        return confluent_kafka.Consumer(config)
+
     def _work(self) -> None:
         self._consumer.subscribe([self._topic])
         while not self._leaving.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self._read.append(message.value() or b"")
+            self._poll()
+        self._close()
+
+    def _poll(self) -> None:
+        message = self._consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            self._read.append(message.value() or b"")
+
+    def _close(self) -> None:
         self._consumer.close()
 
     def values(self) -> list[bytes]:
@@ -103,18 +110,25 @@ class LibrdkafkaMember:
     close = leave
 
 
-@pytest.fixture(params=["embedded", "kafka"])
-async def servers(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[str]:
+@asynccontextmanager
+async def mixed_servers(request: pytest.FixtureRequest, **options: int) -> AsyncIterator[str]:
+    """Serve an embedded broker with these options, or Apache Kafka, as the parameter says."""
     if request.param == "kafka":
         yield session_kafka(request.config).bootstrap_servers
         return
-    async with Broker(
-        as_of="4.3",
+    async with Broker(as_of="4.3", **options) as broker:  # type: ignore[arg-type]
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+async def servers(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[str]:
+    async with mixed_servers(
+        request,
         group_consumer_min_heartbeat_interval_ms=100,
         group_consumer_heartbeat_interval_ms=200,
         group_consumer_assignment_interval_ms=0,
-    ) as broker:
-        yield broker.bootstrap_servers
+    ) as servers:
+        yield servers
 
 
 Member = JavaMember | LibrdkafkaMember | Worker

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import anyio
 import confluent_kafka
@@ -16,11 +16,9 @@ from anyio import to_thread
 
 from aiokafkawire import ShareConsumer
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType, NewTopic
-from aiokafkawire.broker import Broker
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.workers import Source
-from tests.brokers.fixtures import session_kafka
-from tests.brokers.test_mixed_clients import LEAVING_S, WITHIN_S, JavaMember
+from tests.brokers.test_mixed_clients import WITHIN_S, JavaMember, LibrdkafkaMember, mixed_servers
 
 AT_LEAST = 100
 """Records that each member reads."""
@@ -37,34 +35,22 @@ class JavaShareMember(JavaMember):
     CONFIG = ""
 
 
-class LibrdkafkaShareMember:
+class LibrdkafkaShareMember(LibrdkafkaMember):
     """A share consumer of confluent-kafka in a thread, in the implicit mode."""
 
-    def __init__(self, servers: str, topic: str, group: str) -> None:
-        self._consumer = confluent_kafka.ShareConsumer(
-            {"bootstrap.servers": servers, "group.id": group, "log_level": 0}
-        )
-        self._consumer.subscribe([topic])
-        self._read: list[bytes] = []
-        self._leaving = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="librdkafka")
-        self._thread.start()
+    CONFIG: Mapping[str, object] = {}
 
-    def _work(self) -> None:
-        while not self._leaving.is_set():
-            for message in self._consumer.poll(0.1):
-                assert message.error() is None, message.error()
-                self._read.append(message.value() or b"")
+    def _make(self, config: Mapping[str, object]) -> Any:
+        return confluent_kafka.ShareConsumer(config)
+
+    def _poll(self) -> None:
+        for message in self._consumer.poll(0.1):
+            assert message.error() is None, message.error()
+            self._read.append(message.value() or b"")
+
+    def _close(self) -> None:
         self._consumer.commit_sync()
-        self._consumer.close()
-
-    def values(self) -> list[bytes]:
-        return list(self._read)
-
-    def leave(self) -> None:
-        self._leaving.set()
-        self._thread.join(LEAVING_S)
-        assert not self._thread.is_alive()
+        super()._close()
 
 
 class OurShareMember:
@@ -85,16 +71,13 @@ class OurShareMember:
 
 @pytest.fixture(params=["embedded", "kafka"])
 async def servers(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[str]:
-    if request.param == "kafka":
-        yield session_kafka(request.config).bootstrap_servers
-        return
-    async with Broker(
-        as_of="4.3",
+    async with mixed_servers(
+        request,
         group_share_min_heartbeat_interval_ms=100,
         group_share_heartbeat_interval_ms=200,
         group_share_assignment_interval_ms=0,
-    ) as broker:
-        yield broker.bootstrap_servers
+    ) as servers:
+        yield servers
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from aiokafkawire import Consumer, Record, Records, TopicPartition
@@ -19,7 +18,6 @@ from aiokafkawire.types import (
 from verify.invariants.events import (
     Assigned,
     CallbackEnded,
-    Closed,
     Committed,
     Committing,
     Event,
@@ -35,8 +33,9 @@ from verify.invariants.events import (
     Subscribed,
     Unsubscribed,
 )
+from verify.invariants.recorded_client import RecordedClient
 from verify.invariants.recorded_producer import plain_offsets
-from verify.invariants.recorder import Journal, error_name
+from verify.invariants.recorder import Journal
 
 __all__ = ("RecordedConsumer",)
 
@@ -95,20 +94,14 @@ class _Given:
         return found
 
 
-class RecordedConsumer:
+class RecordedConsumer(RecordedClient[Consumer]):
     """As `Consumer`."""
 
     def __init__(self, consumer: Consumer, journal: Journal) -> None:
-        self.inner = consumer
-        self.config = consumer.config
-        self._journal = journal
+        super().__init__(consumer, journal)
         topics = consumer.subscription()
         if topics:
             self.subscribe(sorted(topics))
-
-    @property
-    def name(self) -> str:
-        return self._journal.client
 
     @property
     def _api_s(self) -> float:
@@ -116,43 +109,8 @@ class RecordedConsumer:
 
     # --- life ---
 
-    async def start(self) -> None:
-        with self._journal.call("start", self._api_s):
-            await self.inner.start()
-
-    async def stop(self) -> None:
-        error: str | None = None
-        try:
-            with self._journal.call("stop", self._close_s, self._journal.task()):
-                await self.inner.stop()
-        except BaseException as raised:
-            error = error_name(raised)
-            raise
-        finally:
-            self._journal.note(Closed, error)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        error: str | None = None
-        # The records count as processed only if the body completed.
-        task = self._journal.task() if raised is None else ""
-        cancelled = raised is not None and not isinstance(raised, Exception)
-        try:
-            with self._journal.call("stop", self._close_s, task):
-                return await self.inner.__aexit__(kind, raised, traceback)
-        except BaseException as left:
-            error = error_name(left)
-            raise
-        finally:
-            self._journal.note(Closed, error, cancelled)
+    def _body_completed(self) -> str:
+        return self._journal.task()
 
     @property
     def _close_s(self) -> float:

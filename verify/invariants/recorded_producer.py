@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiokafkawire import Producer
 from aiokafkawire.errors import (
@@ -19,7 +18,6 @@ from aiokafkawire.producer import Delivery, DetachedTransaction
 from aiokafkawire.types import RecordMetadata, TopicPartition
 from verify.invariants.events import (
     Acknowledged,
-    Closed,
     Ending,
     EndTxnRequested,
     Failed,
@@ -32,6 +30,7 @@ from verify.invariants.events import (
     TransactionEnded,
     make_value,
 )
+from verify.invariants.recorded_client import RecordedClient
 from verify.invariants.recorder import MAX_TEXT, Journal, error_name, typed
 
 __all__ = ("RecordedDelivery", "RecordedProducer")
@@ -79,22 +78,16 @@ class RecordedDelivery:
         return metadata
 
 
-class RecordedProducer:
+class RecordedProducer(RecordedClient[Producer]):
     """As `Producer`, with `value()` for unique values."""
 
     def __init__(self, producer: Producer, journal: Journal) -> None:
-        self.inner = producer
-        self.config = producer.config
-        self._journal = journal
+        super().__init__(producer, journal)
         self._sends = 0
         self._values = 0
         self._transactions = 0
         self._transaction: int | None = None
         self._open: dict[bytes, RecordedDelivery] = {}
-
-    @property
-    def name(self) -> str:
-        return self._journal.client
 
     def value(self, payload: bytes = b"") -> bytes:
         """Return the value of this producer's next record."""
@@ -103,47 +96,16 @@ class RecordedProducer:
 
     # --- life ---
 
-    async def start(self) -> None:
+    @property
+    def _start_s(self) -> float:
         config = self.config
         limit = config.default_api_timeout_ms
         if config.transactional_id is not None:
             limit += config.max_block_ms
-        with self._journal.call("start", limit / 1_000):
-            await self.inner.start()
+        return float(limit) / 1_000
 
-    async def stop(self) -> None:
-        error: str | None = None
-        try:
-            with self._journal.call("stop", self.config.close_timeout_ms / 1_000):
-                await self.inner.stop()
-        except BaseException as raised:
-            error = error_name(raised)
-            raise
-        finally:
-            self._left(error)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        error: str | None = None
-        try:
-            with self._journal.call("stop", self.config.close_timeout_ms / 1_000):
-                return await self.inner.__aexit__(kind, raised, traceback)
-        except BaseException as left:
-            error = error_name(left)
-            raise
-        finally:
-            self._left(error)
-
-    def _left(self, error: str | None) -> None:
-        self._journal.note(Closed, error)
+    def _left(self, error: str | None, cancelled: bool = False) -> None:
+        super()._left(error)
         if error is None or error == "DeliveriesFailed":
             self._journal.closed()
             self.settle()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from aiokafkawire import ShareConsumer, TopicPartition
 from aiokafkawire.errors import AcknowledgementFailed, KafkaError
 from aiokafkawire.share import AcknowledgeType, ShareRecord, ShareRecords
-from verify.invariants.events import Closed, Event, ShareDecided, ShareReceived, ShareReported
+from verify.invariants.events import Event, ShareDecided, ShareReceived, ShareReported
+from verify.invariants.recorded_client import RecordedClient
 from verify.invariants.recorder import Journal, error_name
 
 __all__ = ("RecordedShareConsumer",)
@@ -30,23 +30,17 @@ class _Given:
         return await self._owner._receive("anext", None, lambda: anext(self._iterator))
 
 
-class RecordedShareConsumer:
+class RecordedShareConsumer(RecordedClient[ShareConsumer]):
     """As `ShareConsumer`, but records are acknowledged by its methods.
 
     In the implicit mode the next call of a task accepts the records that it was given.
     """
 
     def __init__(self, consumer: ShareConsumer, journal: Journal) -> None:
-        self.inner = consumer
-        self.config = consumer.config
-        self._journal = journal
+        super().__init__(consumer, journal)
         self._implicit = consumer.config.share_acknowledgement_mode == "implicit"
         self._given: dict[str, list[ShareRecord]] = {}
         consumer.set_acknowledgement_commit_callback(self._reported)
-
-    @property
-    def name(self) -> str:
-        return self._journal.client
 
     def _note(self, kind: Callable[..., Event], *values: Any, **named: Any) -> None:
         """Record an event, unless the process has crashed."""
@@ -55,29 +49,13 @@ class RecordedShareConsumer:
 
     # --- life ---
 
-    async def __aenter__(self) -> Self:
-        with self._journal.call("start", self.config.default_api_timeout_ms / 1_000):
-            await self.inner.start()
-        return self
+    def _body_completed(self) -> str:
+        self._accept_given(self._journal.task())
+        return ""
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        if raised is None:
-            self._accept_given(self._journal.task())
-        error: str | None = None
-        cancelled = raised is not None and not isinstance(raised, Exception)
-        try:
-            with self._journal.call("stop", self.config.close_timeout_ms / 1_000):
-                return await self.inner.__aexit__(kind, raised, traceback)
-        except BaseException as left:
-            error = error_name(left)
-            raise
-        finally:
-            self._note(Closed, error, cancelled)
+    def _left(self, error: str | None, cancelled: bool = False) -> None:
+        if not self._journal.has_crashed:
+            super()._left(error, cancelled)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         self.inner.subscribe(topics)
