@@ -38,7 +38,7 @@ _MAX_VARINT_BYTES = 10
 
 
 class Temporality(enum.IntEnum):
-    """What the value of a sum counts from."""
+    """Start of the count of a sum: the previous export, or the start of the program."""
 
     DELTA = 1
     CUMULATIVE = 2
@@ -50,7 +50,7 @@ class NumberDataPoint:
 
     Attributes:
         value: The value; integers stay integers.
-        attributes: Attributes that tell the values of one metric apart, such as `topic`.
+        attributes: Attributes that distinguish the values of one metric, such as `topic`.
         start_time_ns: Start of the time that a sum covers, in nanoseconds since 1970; 0 if unknown.
         time_ns: Time of the value, in nanoseconds since 1970.
     """

@@ -121,7 +121,7 @@ def test_a_histogram_has_no_points() -> None:
         b"\x0a\x05",  # longer than the message
         b"\x80" * 11,  # a varint that does not end
         b"\x0b",  # a group
-        b"\x09\x00",  # 8 bytes, of which one is there
+        b"\x09\x00",  # 8 bytes announced, one is there
         b"\x0a\x08\x12\x06\x12\x04\x0a\x02\xff\xff",  # a name that is not UTF-8
     ],
 )
