@@ -5,7 +5,6 @@ It needs the extra `prometheus`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -19,6 +18,8 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.share import ShareConsumer
+from aiokafkawire.telemetry import java_names
+from aiokafkawire.telemetry.java_names import CONSUMER, PRODUCER, split_labels
 from aiokafkawire.types import require_timeout
 from aiokafkawire.worker import Worker
 from aiokafkawire.worker.metrics import MeteredClient, client_metrics, collect_metrics
@@ -29,43 +30,16 @@ AnyClient = MeteredClient | Worker
 
 Numbers = Mapping[str, int | float]
 
-_CONNECTIONS = {
-    "connections_open": "connection_count",
-    "connections_made_total": "connection_creation_total",
-    "requests_total": "request_total",
-    "responses_total": "response_total",
-    "bytes_sent_total": "outgoing_byte_total",
-    "bytes_received_total": "incoming_byte_total",
-}
-
 JAVA_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "kafka_producer_": {
-            **_CONNECTIONS,
-            "request_latency_ms_avg": "request_latency_avg",
-            "request_latency_ms_max": "request_latency_max",
-            "records_failed_total": "record_error_total",
-            "batches_split_total": "batch_split_total",
-            "buffer_size_bytes": "buffer_total_bytes",
-        },
-        "kafka_consumer_": {
-            **_CONNECTIONS,
-            "records_lag": "fetch_manager_records_lag",
-            "records_lag_max": "fetch_manager_records_lag_max",
-            "records_consumed_total": "fetch_manager_records_consumed_total",
-            "fetches_total": "fetch_manager_fetch_total",
-            "fetch_latency_ms_avg": "fetch_manager_fetch_latency_avg",
-            "fetch_latency_ms_max": "fetch_manager_fetch_latency_max",
-            "assigned_partitions": "coordinator_assigned_partitions",
-            "rebalances_total": "coordinator_rebalance_total",
-            "commits_total": "coordinator_commit_total",
-        },
+        f"kafka_{kind}_": {
+            name: java_name.replace(".", "_")
+            for name, java_name in java_names.JAVA_NAMES[kind].items()
+        }
+        for kind in (PRODUCER, CONSUMER)
     }
 )
 """Names of the same metrics of the Java client, as Micrometer exports them, by prefix."""
-
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-"""A label in a name of `metrics()`, as in `records_lag{topic="orders",partition="0"}`."""
 
 
 class KafkaCollector(Collector):
@@ -145,8 +119,8 @@ class KafkaCollector(Collector):
         for (prefix, client), (client_id, numbers) in self._snapshots.items():
             aliases = JAVA_NAMES.get(prefix, {}) if self._java_names else {}
             for full_name, number in numbers.items():
-                name, _, text = full_name.partition("{")
-                labels = {"client": client, "client_id": client_id, **dict(_LABEL.findall(text))}
+                name, own_labels = split_labels(full_name)
+                labels = {"client": client, "client_id": client_id, **own_labels}
                 for exported in (name, aliases.get(name)):
                     if exported is not None:
                         family = _family(families, prefix + exported, [*labels])

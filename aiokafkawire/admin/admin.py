@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Never, Unpack
-from uuid import UUID
 
 from aiokafkawire.admin.acls import AclOperations
 from aiokafkawire.admin.cluster import ClusterOperations
@@ -28,12 +27,16 @@ from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import AdminConfig, AdminOptions, make_config
 from aiokafkawire.config.name_hints import ADMIN_HINTS
 from aiokafkawire.connection import parse_api_version
-from aiokafkawire.errors import InvalidOption, UnsupportedVersion
+from aiokafkawire.errors import InvalidOption
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, BaseClient, Runtime, Session, Supervisor, client_label
+from aiokafkawire.telemetry import (
+    ADMIN,
+    ClientTelemetryReporter,
+    MetricsSource,
+    PushesMetrics,
+)
 from aiokafkawire.types import PingResult, require_timeout
-from aiokafkawire.wire import ZERO_UUID
-from aiokafkawire.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 
 __all__ = ("Admin",)
 
@@ -44,11 +47,13 @@ class _AdminSession(Session):
     def __init__(self, config: AdminConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, supervisor)
-        self.client_instance_id: UUID | None = None
+        source = MetricsSource(ADMIN, self.cluster.metrics)
+        self.telemetry = ClientTelemetryReporter(self.cluster, runtime, supervisor, source)
 
 
 class Admin(
     BaseClient[_AdminSession],
+    PushesMetrics,
     EnsureOperations,
     TopicOperations,
     PartitionOperations,
@@ -154,30 +159,8 @@ class Admin(
         await self._lifecycle.stop(_close_session, deadline)
         return fatal
 
-    async def client_instance_id(self, *, timeout_ms: int | None = None) -> UUID:
-        """Return the id that the brokers have assigned to this client for its metrics (KIP-714).
-
-        Args:
-            timeout_ms: Timeout in milliseconds; defaults to `default_api_timeout_ms`.
-
-        Returns:
-            The id, which stays the same until the client is stopped.
-
-        Raises:
-            UnsupportedVersion: The brokers are older than 3.7, or collect no client metrics.
-            KafkaError: No broker could answer.
-        """
-        session = self._lifecycle.require_session_in_loop()
-        if session.client_instance_id is None:
-            try:
-                response = await self._requester(timeout_ms).request(
-                    GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
-                )
-            except UnsupportedVersion as error:
-                error.reason += ", and a metric reporter on the brokers that takes client metrics"
-                raise
-            session.client_instance_id = response.client_instance_id
-        return session.client_instance_id
+    def _telemetry(self) -> ClientTelemetryReporter:
+        return self._lifecycle.require_session_in_loop().telemetry
 
     async def ping(
         self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
@@ -212,4 +195,5 @@ def _make_config(options: AdminOptions) -> AdminConfig:
 
 
 async def _close_session(session: _AdminSession) -> None:
+    await session.telemetry.close()
     await session.cluster.aclose()

@@ -11,7 +11,9 @@ from aiokafkawire.connection import (
     PLAINTEXT_HANDSHAKE,
     BrokerClient,
     BrokerOutage,
+    Channel,
     ClusterCheck,
+    ConnectionKind,
     ConnectionMetrics,
     ExpectedNode,
     Handshake,
@@ -20,8 +22,12 @@ from aiokafkawire.connection import (
 from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.runtime import Address, Runtime, Supervisor
 from aiokafkawire.types import NodeId
+from aiokafkawire.wire import ApiKey
 
 __all__ = ("BrokerClients",)
+
+MAX_NODES = 1_000
+"""Limit of nodes with metrics of their own."""
 
 BOOTSTRAPPED = "a bootstrap connection ends when the cluster's nodes are known"
 
@@ -32,9 +38,10 @@ NOT_LISTED = "the cluster metadata no longer lists this address"
 class BrokerClients:
     """Creates broker clients on demand and retires those whose node moved or left.
 
-    `on_lost`, if set, is called when a connection to a node is lost, and `on_misrouted` when the
-    server at a node's address is another node. `cluster_id` is that of the metadata. `counters`
-    cover all connections.
+    `on_connected`, if set, is called when a connection is open, `on_lost` when a connection to a
+    node is lost, and `on_misrouted` when the server at a node's address is another node.
+    `cluster_id` is that of the metadata. `metrics` are those of the connections to each node;
+    None stands for bootstrap addresses, and for further nodes from `MAX_NODES` on.
     """
 
     def __init__(
@@ -44,7 +51,8 @@ class BrokerClients:
         supervisor: Supervisor,
         handshake: Handshake = PLAINTEXT_HANDSHAKE,
     ) -> None:
-        self.metrics = ConnectionMetrics()
+        self.metrics: dict[NodeId | None, ConnectionMetrics] = {}
+        self.on_connected: Callable[[BrokerClient], None] | None = None
         self.on_lost: Callable[[], None] | None = None
         self.on_misrouted: Callable[[ExpectedNode], None] | None = None
         self.cluster_id: str | None = None
@@ -153,6 +161,19 @@ class BrokerClients:
         for node_id, outage in outages.items():
             self._nodes[node_id].outages.log_silence(outage, now)
 
+    def metrics_snapshot(self) -> dict[str, int | float]:
+        """Return the metrics of all connections by their public names."""
+        return ConnectionMetrics.total(self.metrics.values()).snapshot()
+
+    def usable(self, api_key: ApiKey) -> list[tuple[BrokerClient, Channel]]:
+        """Return the nodes that support an API and can take a request at once, idle ones first."""
+        found = []
+        for client in self._nodes.values():
+            channel = client.ready_channel(ConnectionKind.GENERAL)
+            if channel is not None and api_key in channel.api_versions.ranges:
+                found.append((client, channel))
+        return sorted(found, key=lambda each: each[0].in_flight_count)
+
     def finalized_feature_level(self, feature: str) -> int | None:
         """Return the finalized level of a feature; None before any node reported it.
 
@@ -187,10 +208,19 @@ class BrokerClients:
             self._supervisor,
             node_id=node_id,
             handshake=self._handshake,
-            metrics=self.metrics,
+            metrics=self._metrics_of(node_id),
+            on_connect=self._connected,
             on_disconnect=self._disconnected,
             cluster_check=self._cluster_check,
         )
+
+    def _metrics_of(self, node_id: NodeId | None) -> ConnectionMetrics:
+        key = None if len(self.metrics) >= MAX_NODES and node_id not in self.metrics else node_id
+        return self.metrics.setdefault(key, ConnectionMetrics())
+
+    def _connected(self, client: BrokerClient) -> None:
+        if self.on_connected is not None:
+            self.on_connected(client)
 
     def _refused(self, expected: ExpectedNode) -> None:
         if self.on_misrouted is not None:

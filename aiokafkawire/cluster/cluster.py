@@ -80,10 +80,10 @@ class Cluster:
         self._runtime = runtime
         self._supervisor = supervisor
         self._handshake = handshake or make_handshake(config, runtime, supervisor)
-        self._broker_clients = BrokerClients(config, runtime, supervisor, self._handshake)
-        self._metadata_updater = MetadataUpdater(config, runtime, self._broker_clients)
+        self.broker_clients = BrokerClients(config, runtime, supervisor, self._handshake)
+        self._metadata_updater = MetadataUpdater(config, runtime, self.broker_clients)
         self.pinger = Pinger(
-            config, runtime, supervisor, self._broker_clients, self._metadata_updater
+            config, runtime, supervisor, self.broker_clients, self._metadata_updater
         )
         self.coordinators = CoordinatorCache(supervisor.fields)
         self.retry_backoff = RetryBackoff(
@@ -108,7 +108,7 @@ class Cluster:
 
     async def aclose(self) -> None:
         """Close all connections; pending requests fail with `ClientClosed`."""
-        await self._broker_clients.aclose()
+        await self.broker_clients.aclose()
 
     # --- metadata ---
 
@@ -158,7 +158,7 @@ class Cluster:
         `request_latency_ms_avg` and `request_latency_ms_max` include requests that a broker delays
         on purpose, such as long-polling fetches.
         """
-        return self._broker_clients.metrics.snapshot()
+        return self.broker_clients.metrics_snapshot()
 
     async def wait_update(self, after_version: int, deadline: float) -> bool:
         """Wait until `metadata.version` exceeds `after_version`; return False at the deadline."""
@@ -241,7 +241,7 @@ class Cluster:
             raise ConnectionFailed(
                 f"the cluster metadata has no broker {node_id}", broker=str(node_id)
             )
-        return self._broker_clients.for_node(node)
+        return self.broker_clients.for_node(node)
 
     async def find_coordinator(
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP, *, deadline: float
@@ -291,7 +291,7 @@ class Cluster:
 
     def finalized_feature_level(self, feature: str) -> int | None:
         """Return the finalized level of a cluster feature (KIP-584); None before a connection."""
-        return self._broker_clients.finalized_feature_level(feature)
+        return self.broker_clients.finalized_feature_level(feature)
 
     def mark_coordinator_unknown(
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP
@@ -475,12 +475,12 @@ class Cluster:
                 if not nodes:
                     return None
                 allowed = {key: node for key, node in nodes.items() if key not in excluded}
-                loads = self._broker_clients.loads(allowed)
+                loads = self.broker_clients.loads(allowed)
                 node_id = least_loaded_node(loads, self._runtime.clock.now(), self._runtime.rng)
                 if node_id is None:
                     raise NoBrokerAvailable("no broker of the cluster is known")
         node = None if node_id is None else nodes.get(node_id)
-        return None if node is None else self._broker_clients.for_node(node)
+        return None if node is None else self.broker_clients.for_node(node)
 
     async def _wait_known(self, to: Route, deadline: float) -> None:
         """Wait until the broker of a route is known."""

@@ -143,6 +143,10 @@ class ClientConfig:
         " `aiokafkawire.hooks`.",
         hooks=True,
     )
+    enable_metrics_push: bool = switch_option(
+        True,
+        "Push metrics of the client to brokers that collect them (KIP-714).",
+    )
     security_protocol: SecurityProtocol = choice_option(
         *get_args(SecurityProtocol),
         meaning="Protocol of the brokers' listener: TLS with `SSL` and `SASL_SSL`, authentication"
@@ -292,6 +296,7 @@ class CommonOptions(TypedDict, total=False):
     connect_on_start: bool
     bootstrap_refused_timeout_ms: int | None
     hooks: Sequence[Hook]
+    enable_metrics_push: bool
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
     ssl_cafile: FilePath | None

@@ -129,7 +129,6 @@ ABSENT: Mapping[str, str] = {
     "auto_include_jmx_reporter": METRICS,
     "client_dns_lookup": "all addresses of a host name are tried",
     "config_providers": NO_PLUGINS,
-    "enable_metrics_push": METRICS,
     "interceptor_classes": NO_PLUGINS,
     "metadata_recovery_strategy": "always rebootstrap: metadata_recovery_rebootstrap_trigger_ms",
     "transaction_two_phase_commit_enable": (

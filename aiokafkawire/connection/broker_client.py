@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiokafkawire.config import ClientConfig, ConsumerConfig
 from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
@@ -49,6 +49,7 @@ class BrokerClient:
         node_id: Id of the broker. None for a bootstrap address, where the id is unknown.
         handshake: Encryption and authentication of new connections.
         metrics: Metrics to update.
+        on_connect: Called when a connection is open.
         on_disconnect: Called when an open connection is lost, but not when the client closes it.
         cluster_check: Check for misrouted connections. None to skip it.
 
@@ -66,6 +67,7 @@ class BrokerClient:
         node_id: NodeId | None = None,
         handshake: Handshake = PLAINTEXT_HANDSHAKE,
         metrics: ConnectionMetrics | None = None,
+        on_connect: Callable[[BrokerClient], None] | None = None,
         on_disconnect: Callable[[], None] | None = None,
         cluster_check: ClusterCheck | None = None,
     ) -> None:
@@ -100,6 +102,7 @@ class BrokerClient:
         self.outages = OutageTracker(supervisor, self.name, max_wait_ms / 1_000)
         self._probes = Probes(self._connector, runtime.clock)
         self._closed_error: KafkaError | None = None
+        self._on_connect = on_connect
         self._on_disconnect = on_disconnect
 
     # --- state ---
@@ -355,22 +358,15 @@ class BrokerClient:
             error.api = error.api or APIS[ApiKey(api_key)].name
             raise
         except TimeoutError:
+            context: dict[str, Any] = {"broker": self.name, "api": APIS[ApiKey(api_key)].name}
+            context["attempt"] = self._backoff.attempt_number
+            reason = "no connection before the deadline"
             if (option := self._connector.awaited_option) is not None:
-                raise ConnectionFailed(
-                    f"no connection before the deadline: {option} has not returned yet",
-                    broker=self.name,
-                    api=APIS[ApiKey(api_key)].name,
-                    attempt=self._backoff.attempt_number,
-                ) from None
-            failure = self.outages.last_failure
-            why = f"; the last attempt: {failure.reason}" if failure is not None else ""
-            raise RequestTimedOut(
-                f"no connection before the deadline{why}",
-                sent=False,
-                broker=self.name,
-                api=APIS[ApiKey(api_key)].name,
-                attempt=self._backoff.attempt_number,
-            ) from None
+                reason += f": {option} has not returned yet"
+                raise ConnectionFailed(reason, **context) from None
+            if (failure := self.outages.last_failure) is not None:
+                reason += f"; the last attempt: {failure.reason}"
+            raise RequestTimedOut(reason, sent=False, **context) from None
 
     def _check_open(self, api_key: int) -> None:
         """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened."""
@@ -464,6 +460,8 @@ class BrokerClient:
         self._backoff.record_success()
         self._connections[connection_kind] = channel
         future.set_result(channel)
+        if self._on_connect is not None:
+            self._on_connect(self)
 
     def _versions_of_release(self) -> NodeApiVersions | None:
         """Return versions of an old broker, found by probing, while a connection is open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = ("ConnectionMetrics",)
@@ -9,7 +11,10 @@ __all__ = ("ConnectionMetrics",)
 
 @dataclass(slots=True)
 class ConnectionMetrics:
-    """Metrics that all connections of a client share. Totals never decrease."""
+    """Metrics that the connections of a client to one broker share. Totals never decrease.
+
+    `latency_max_s` is reset by `take_latency_max_s`; `earlier_latency_max_s` is the maximum before.
+    """
 
     connections_open: int = 0
     connections_made: int = 0
@@ -18,6 +23,7 @@ class ConnectionMetrics:
     responses: int = 0
     latency_sum_s: float = 0.0
     latency_max_s: float = 0.0
+    earlier_latency_max_s: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
     throttle_s: float = 0.0
@@ -37,9 +43,27 @@ class ConnectionMetrics:
         self.connections_open -= 1
         self.connections_lost += lost
 
+    def take_latency_max_s(self) -> float:
+        """Return the longest latency since the last call."""
+        latest, self.latency_max_s = self.latency_max_s, 0.0
+        self.earlier_latency_max_s = max(self.earlier_latency_max_s, latest)
+        return latest
+
+    @classmethod
+    def total(cls, parts: Iterable[ConnectionMetrics]) -> ConnectionMetrics:
+        """Return the metrics of all connections from those of each broker."""
+        whole = cls()
+        for part in parts:
+            for field in dataclasses.fields(cls):
+                both = getattr(whole, field.name), getattr(part, field.name)
+                is_maximum = field.name.endswith("max_s")
+                setattr(whole, field.name, max(both) if is_maximum else sum(both))
+        return whole
+
     def snapshot(self) -> dict[str, int | float]:
         """Return the values by their public names, which end in the unit."""
         average_s = self.latency_sum_s / self.responses if self.responses else 0.0
+        latency_max_s = max(self.latency_max_s, self.earlier_latency_max_s)
         return {
             "connections_open": self.connections_open,
             "connections_made_total": self.connections_made,
@@ -47,7 +71,7 @@ class ConnectionMetrics:
             "requests_total": self.requests,
             "responses_total": self.responses,
             "request_latency_ms_avg": average_s * 1_000,
-            "request_latency_ms_max": self.latency_max_s * 1_000,
+            "request_latency_ms_max": latency_max_s * 1_000,
             "bytes_sent_total": self.bytes_sent,
             "bytes_received_total": self.bytes_received,
             "throttle_ms_total": self.throttle_s * 1_000,

@@ -6,6 +6,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import IllegalState
 from aiokafkawire.runtime import BaseClient
 from aiokafkawire.runtime.client_state import ClientState
+from aiokafkawire.telemetry import ClientTelemetryReporter, PushesMetrics
 from aiokafkawire.types import AnyPartition, parse_topic_partition
 
 from .partition import AssignedPartition
@@ -14,7 +15,7 @@ from .session import ConsumerSession
 __all__ = ("ConsumerBase",)
 
 
-class ConsumerBase(BaseClient[ConsumerSession]):
+class ConsumerBase(BaseClient[ConsumerSession], PushesMetrics):
     """A client with a `ConsumerSession`.
 
     Attributes:
@@ -34,6 +35,9 @@ class ConsumerBase(BaseClient[ConsumerSession]):
             # The listener may still seek, and commit the partitions being revoked.
             return session
         return self._lifecycle.require_session_in_loop()
+
+    def _telemetry(self) -> ClientTelemetryReporter:
+        return self._running.telemetry
 
     def _deadline(self, session: ConsumerSession, timeout_ms: float | None = None) -> float:
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from aiokafkawire.runtime.durations import Durations
 from aiokafkawire.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,23 +32,20 @@ class ConsumerCounters:
         self.commits = 0
         self.commit_failures = 0
         self.rebalances = 0
-        self._latency_sum_s = 0.0
-        self._latency_max_s = 0.0
+        self.fetch_latency = Durations()
 
     def record_fetch(self, latency_s: float) -> None:
         """Count a Fetch response, with its latency in seconds."""
         self.fetches += 1
-        self._latency_sum_s += latency_s
-        self._latency_max_s = max(self._latency_max_s, latency_s)
+        self.fetch_latency.record(latency_s)
 
     def fetch_metrics(self) -> Numbers:
         """Return the metrics of Fetch or ShareFetch requests."""
-        latency_avg_s = self._latency_sum_s / self.fetches if self.fetches else 0.0
         return {
             "fetches_total": self.fetches,
             "fetch_failures_total": self.fetch_failures,
-            "fetch_latency_ms_avg": 1_000 * latency_avg_s,
-            "fetch_latency_ms_max": 1_000 * self._latency_max_s,
+            "fetch_latency_ms_avg": 1_000 * self.fetch_latency.average_s,
+            "fetch_latency_ms_max": 1_000 * self.fetch_latency.max_s,
         }
 
     def snapshot(self, partitions: Collection[AssignedPartition]) -> Numbers:

@@ -13,6 +13,7 @@ from aiokafkawire.group.membership.context import GroupMembershipOperation
 from aiokafkawire.hooks import HookFunctions
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Runtime, Session, Supervisor, copy_error, get_loop_checkpoint
+from aiokafkawire.telemetry import CONSUMER, ClientTelemetryReporter, MetricsSource
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
@@ -51,10 +52,9 @@ class ConsumerSession(Session):
         self.lister = OffsetLister(self.cluster, runtime, isolation_level(config))
         self.checkpoint = get_loop_checkpoint()
         self._supervisor = supervisor
-        self.group = (
-            None
-            if config.group_id is None
-            else GroupSession(
+        self.group: GroupSession | None = None
+        if config.group_id is not None:
+            self.group = GroupSession(
                 self.cluster,
                 runtime,
                 supervisor,
@@ -64,7 +64,6 @@ class ConsumerSession(Session):
                 delivery=self.delivery,
                 notifier=self.notifier,
             )
-        )
         self.topics = TopicSubscription(
             self.cluster,
             runtime.clock,
@@ -93,6 +92,23 @@ class ConsumerSession(Session):
             policy=config.auto_offset_reset,
             notifier=self.notifier,
         )
+        source = self._metrics_source()
+        self.telemetry = ClientTelemetryReporter(self.cluster, runtime, supervisor, source)
+
+    def _metrics_source(self) -> MetricsSource:
+        durations = {"fetch.manager.fetch.latency": self.assignment.counters.fetch_latency}
+        if self.group is not None:
+            durations["coordinator.commit.latency"] = self.group.offsets.commit_latency
+        return MetricsSource(CONSUMER, self.metrics, self._telemetry_labels, durations)
+
+    def _telemetry_labels(self) -> dict[str, str | None]:
+        """Return the labels of pushed metrics."""
+        return {
+            "client_rack": self.config.client_rack,
+            "group_id": self.config.group_id,
+            "group_instance_id": self.config.group_instance_id,
+            "group_member_id": None if self.group is None else self.group.metadata().member_id,
+        }
 
     @property
     def hooks(self) -> HookFunctions:
@@ -140,6 +156,7 @@ class ConsumerSession(Session):
         self.delivery.stop()
         if self.group is not None:
             await self._leave_group(self.group, deadline, limit, operation)
+        await self.telemetry.close()
         await self.cluster.aclose()
 
     async def _leave_group(

@@ -20,6 +20,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import list_offsets, log_fields
 from aiokafkawire.runtime import AutoResetEvent, Future, Runtime, in_slices
+from aiokafkawire.runtime.durations import Durations
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -108,6 +109,7 @@ class GroupOffsets:
             on_rejected=on_rejected,
         )
         self._machine = CommitMachine(backoff, runtime.rng)
+        self.commit_latency = Durations()
         self._waiters: dict[int, Future[None]] = {}
         self._changed = AutoResetEvent()
         self._progressed = AutoResetEvent()
@@ -281,11 +283,12 @@ class GroupOffsets:
         if max_version is None and ZERO_UUID in ids.values():
             max_version = MAX_WITHOUT_TOPIC_IDS[ApiKey.OFFSET_COMMIT]
         timeout_s = self._cluster.config.request_timeout_ms / 1000
+        sent_at = self._runtime.clock.now()
         try:
             response, broker = await self._cluster.request_with_broker(
                 message,
                 to=self._storage.route,
-                deadline=self._runtime.clock.now() + timeout_s,
+                deadline=sent_at + timeout_s,
                 retry=False,
                 min_version=self._storage.min_version,
                 max_version=max_version,
@@ -294,6 +297,7 @@ class GroupOffsets:
             if isinstance(error, UnsupportedVersion):
                 explain_unsupported(error)
             return CommitRequestFailed(effect.request, error)
+        self.commit_latency.record(self._runtime.clock.now() - sent_at)
         codes = read_commit_codes(response, ids)
         self._log_commit(effect.offsets, codes, commit_identity, broker)
         current = self._commit_identity()

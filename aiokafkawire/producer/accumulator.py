@@ -175,6 +175,7 @@ class Accumulator:
         totals = self.totals
         totals.batches_sent += 1
         totals.batch_bytes_sent += records.size_bytes
+        totals.queue_time.count += 1
         return batch
 
     def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
@@ -397,7 +398,7 @@ class Accumulator:
         taken: list[Batch] = []
         size = 0
         active, totals = self._active.get(node, {}), self.totals
-        only_due = due and len(active) == 1
+        only_due, timeout_s = due and len(active) == 1, self.config.queue.delivery_timeout_s
         for queue in list(active):
             if not only_due and queue.sendable_at(flushing) > now:
                 continue
@@ -411,6 +412,7 @@ class Accumulator:
             totals.batches_sent += 1
             totals.batches_resent += batch.attempts > 1
             totals.batch_bytes_sent += batch_bytes
+            totals.queue_time.record(now - batch.expires_at + timeout_s)
             del active[queue]
             if queue.waiting:
                 active[queue] = None  # behind the others

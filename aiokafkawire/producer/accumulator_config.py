@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiokafkawire.records import Compression
+from aiokafkawire.runtime.durations import Durations
 
 __all__ = ("AccumulatorConfig", "ProducerTotals", "QueueConfig")
 
@@ -43,3 +44,4 @@ class ProducerTotals:
     batches_resent: int = 0
     batches_split: int = 0
     batch_bytes_sent: int = 0
+    queue_time: Durations = field(default_factory=Durations, compare=False)

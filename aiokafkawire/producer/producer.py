@@ -24,6 +24,7 @@ from aiokafkawire.producer.session import ProducerSession
 from aiokafkawire.producer.transaction_calls import TransactionCalls
 from aiokafkawire.records.kernel import Buffer, Header
 from aiokafkawire.runtime import NEVER, Runtime, Supervisor, client_label
+from aiokafkawire.telemetry import ClientTelemetryReporter, PushesMetrics
 from aiokafkawire.types import (
     PingResult,
     RecordMetadata,
@@ -35,7 +36,9 @@ from aiokafkawire.types import (
 __all__ = ("Producer",)
 
 
-class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_HINTS):
+class Producer(
+    TransactionCalls, PushesMetrics, Generic[SentKeyT, SentValueT], absent=PRODUCER_HINTS
+):
     """Sends records to Kafka. Create one per application and share it among all tasks.
 
     ::
@@ -159,6 +162,9 @@ class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_
 
     def _running(self) -> ProducerSession:
         return self._lifecycle.require_session_in_loop()
+
+    def _telemetry(self) -> ClientTelemetryReporter:
+        return self._running().telemetry
 
     # --- records ---
 
@@ -416,8 +422,7 @@ class Producer(TransactionCalls, Generic[SentKeyT, SentValueT], absent=PRODUCER_
         Names end in their unit; totals count from the start of the producer. The producer's
         documentation page describes each metric.
         """
-        session = self._running()
-        return session.sender.metrics() | session.cluster.metrics()
+        return self._running().metrics()
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """Return the partition numbers of a topic, ascending.

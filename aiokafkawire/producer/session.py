@@ -9,6 +9,7 @@ from aiokafkawire.producer.record_appender import RecordAppender
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.transactions import TransactionManager
 from aiokafkawire.runtime import NEVER, Runtime, Session, Supervisor
+from aiokafkawire.telemetry import PRODUCER, ClientTelemetryReporter, MetricsSource
 
 __all__ = ("ProducerSession",)
 
@@ -22,6 +23,16 @@ class ProducerSession(Session):
         self.cluster = Cluster(config, runtime, supervisor)
         self.sender = Sender(config, runtime, supervisor, self.cluster)
         self.appender = RecordAppender(config, runtime, self.sender)
+        source = MetricsSource(
+            PRODUCER,
+            self.metrics,
+            lambda: {
+                "client_rack": config.client_rack,
+                "transactional_id": config.transactional_id,
+            },
+            {"record.queue.time": self.sender.accumulator.totals.queue_time},
+        )
+        self.telemetry = ClientTelemetryReporter(self.cluster, runtime, supervisor, source)
 
     async def start(self, deadline: float) -> None:
         """Connect by the deadline, start the tasks and get the transactional producer id."""
@@ -37,7 +48,12 @@ class ProducerSession(Session):
         if self.sender.transaction_manager is not None:
             await self.sender.transaction_manager.close()
         await self.sender.flush(deadline=NEVER)
+        await self.telemetry.close()
         await self.cluster.aclose()
+
+    def metrics(self) -> dict[str, int | float]:
+        """Return the metrics of the producer and its connections."""
+        return self.sender.metrics() | self.cluster.metrics()
 
     def require_transaction_manager(self) -> TransactionManager:
         """Return the transaction manager.

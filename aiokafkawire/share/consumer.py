@@ -27,6 +27,7 @@ from aiokafkawire.runtime import (
     current_task,
 )
 from aiokafkawire.runtime.client_state import ClientState
+from aiokafkawire.telemetry import ClientTelemetryReporter, PushesMetrics
 from aiokafkawire.types import TopicPartition, require_timeout
 
 from .acknowledgements import Acknowledgement, AcknowledgeType, lock_ended_error, wait_done
@@ -44,7 +45,7 @@ FAST_CLOSE_S = 0.75
 """Time limit of `close` after a cancellation (Ctrl-C), or after a task of the consumer failed."""
 
 
-class ShareConsumer(BaseClient[ShareConsumerSession]):
+class ShareConsumer(BaseClient[ShareConsumerSession], PushesMetrics):
     """Reads topics as a member of a share group (KIP-932): as from a queue.
 
     ::
@@ -411,6 +412,9 @@ class ShareConsumer(BaseClient[ShareConsumerSession]):
         It is the group's `share.record.lock.duration.ms`.
         """
         return self._running.sessions.acquisition_lock_timeout_ms
+
+    def _telemetry(self) -> ClientTelemetryReporter:
+        return self._running.telemetry
 
     def metrics(self) -> dict[str, int | float]:
         """Return counters of the consumer and its cluster client."""

@@ -23,6 +23,7 @@ from aiokafkawire.runtime import (
     copy_error,
     get_loop_checkpoint,
 )
+from aiokafkawire.telemetry import SHARE_CONSUMER, ClientTelemetryReporter, MetricsSource
 
 from .delivery import ShareDelivery
 from .sessions import ShareSessions
@@ -65,6 +66,17 @@ class ShareConsumerSession(Session):
         )
         self.member = ShareMember(self.cluster, runtime, supervisor, config, owner=self)
         self.sessions.member_id = self.member.member_id
+        source = MetricsSource(
+            SHARE_CONSUMER,
+            self.metrics,
+            lambda: {
+                "client_rack": config.client_rack,
+                "group_id": config.group_id,
+                "group_member_id": self.member.member_id,
+            },
+            {"share.fetch.manager.fetch.latency": self.sessions.fetch_latency},
+        )
+        self.telemetry = ClientTelemetryReporter(self.cluster, runtime, supervisor, source)
         self.checkpoint = get_loop_checkpoint()
         self._supervisor = supervisor
         self._assignment: Partitions = ()  # by the coordinator
@@ -95,6 +107,7 @@ class ShareConsumerSession(Session):
         finally:
             self.sessions.abandon("the share consumer has closed before the broker responded")
         await self.member.close(deadline)
+        await self.telemetry.close()
         await self.cluster.aclose()
 
     def on_task_failed(self, failure: KafkaError) -> None:

@@ -13,6 +13,7 @@ from aiokafkawire.errors import AcknowledgementFailed, KafkaError, UnknownServer
 from aiokafkawire.group.topic_id_partition import Partitions, TopicIdPartition
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, Supervisor
+from aiokafkawire.runtime.durations import Durations
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .acknowledgements import GAP, PartitionAcknowledgements, lock_ended_error
@@ -265,6 +266,11 @@ class ShareSessions:
         """Duration of a lock, as in the last response of a broker."""
         found = (node.lock_timeout_ms for node in self._nodes.values())
         return next((timeout_ms for timeout_ms in found if timeout_ms is not None), None)
+
+    @property
+    def fetch_latency(self) -> Durations:
+        """Times from each ShareFetch to its response."""
+        return self._counters.fetch_latency
 
     def metrics(self) -> dict[str, int | float]:
         """Return the counters of fetches and acknowledgements."""

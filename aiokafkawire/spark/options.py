@@ -99,7 +99,6 @@ IGNORED_OPTIONS = frozenset(
     {
         "auto.include.jmx.reporter",
         "client.dns.lookup",
-        "enable.metrics.push",
         "exclude.internal.topics",
         "group.id",  # handled separately; see `ReadOptions.group_id`
         "max.poll.records",

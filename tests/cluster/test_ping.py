@@ -102,7 +102,7 @@ async def test_ping_continues_when_the_bootstrap_clients_are_retired():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
 
         async def leave(_: Any, __: Any) -> Response | None:
-            cluster._broker_clients.retire_bootstrap()
+            cluster.broker_clients.retire_bootstrap()
             return None
 
         for number in (1, 2):

@@ -22,6 +22,7 @@ TABLES: Mapping[str, str] = {
     "produce-errors": "tests.producer.test_batch_actions",
     "share-protocol": "tests.group.share_protocol.test_machine",
     "share-session": "tests.share.test_session",
+    "telemetry": "tests.telemetry.test_state_machine",
     "transaction-errors": "tests.producer.transactions.test_actions",
 }
 """Module of each table; its `observed()` returns what the package does, by row and column."""

@@ -1,0 +1,154 @@
+"""Values of the metrics that a client pushes, under the names of the Java client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from aiokafkawire.connection import ConnectionMetrics
+from aiokafkawire.runtime import Clock
+from aiokafkawire.runtime.durations import Durations
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire.otlp import (
+    Metric,
+    NumberDataPoint,
+    ResourceMetrics,
+    Temporality,
+    encode_metrics_data,
+)
+
+from .events import TelemetrySubscription
+from .java_names import JAVA_NAMES, PREFIXES, ClientKind, split_labels
+
+__all__ = ("MetricsCollector", "MetricsSource")
+
+CONNECTIONS_MADE = "connections_made_total"
+CREATION_RATE = "connection.creation.rate"
+NODE_LATENCY = "node.request.latency"
+
+_SINCE_START = ("_ms_avg", "_ms_max")
+"""Ends of the names of public metrics that say nothing about the time since the last push."""
+
+Labels = Mapping[str, str]
+Number = int | float
+_Value = tuple[str, Number, Labels]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSource:
+    """Metrics and labels of a client.
+
+    Attributes:
+        kind: Kind of the client.
+        read: Returns the metrics of the client, by their public names.
+        labels: Returns the attributes of the client, such as `group_id`. Empty ones are left out.
+        durations: Measured times by the name of their metrics without `.avg` and `.max`.
+    """
+
+    kind: ClientKind
+    read: Callable[[], Mapping[str, Number]]
+    labels: Callable[[], Mapping[str, str | None]] = dict
+    durations: Mapping[str, Durations] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Collection:
+    """Time of a collection, and what its values counted up to."""
+
+    at: float
+    wall_ns: int
+    totals: dict[tuple[str, ...], Number] = field(default_factory=dict)
+
+
+class MetricsCollector:
+    """Collects the values of one push after the other.
+
+    Averages, maxima and the rate are those since the last push. Sums are too, if the broker wants
+    deltas.
+    """
+
+    def __init__(
+        self,
+        source: MetricsSource,
+        nodes: Mapping[NodeId | None, ConnectionMetrics],
+        clock: Clock,
+    ) -> None:
+        self._source = source
+        self._nodes = nodes
+        self._clock = clock
+        self._names = JAVA_NAMES[source.kind]
+        self._prefix = PREFIXES[source.kind]
+        self._start = self._last = self._before = _Collection(clock.now(), clock.wall_ns())
+
+    def collect(self, subscription: TelemetrySubscription) -> bytes:
+        """Return the values that a subscription asks for, in OpenTelemetry's format.
+
+        The next call counts from this one, unless `discard` is called.
+        """
+        self._before = self._last
+        self._last = _Collection(self._clock.now(), self._clock.wall_ns())
+        is_delta = subscription.delta_temporality
+        start_ns = (self._before if is_delta else self._start).wall_ns
+        temporality = Temporality.DELTA if is_delta else Temporality.CUMULATIVE
+        points: dict[str, list[NumberDataPoint]] = {}
+        for name, value, labels in (*self._counted(is_delta), *self._measured(is_delta)):
+            if subscription.requests(self._prefix + name):
+                since_ns = start_ns if _is_sum(name) else 0
+                point = NumberDataPoint(value, labels, since_ns, self._last.wall_ns)
+                points.setdefault(name, []).append(point)
+        metrics = tuple(
+            Metric(self._prefix + name, tuple(each), temporality, is_monotonic=True)
+            if _is_sum(name)
+            else Metric(self._prefix + name, tuple(each))
+            for name, each in points.items()
+        )
+        labels = {name: value for name, value in self._source.labels().items() if value}
+        return encode_metrics_data([ResourceMetrics(labels, metrics)])
+
+    def discard(self) -> None:
+        """Forget the last collection: the broker has refused it."""
+        self._last = self._before
+
+    def _counted(self, is_delta: bool) -> Iterator[_Value]:
+        """Return the public metrics of the client that the Java client has too."""
+        for full_name, value in self._source.read().items():
+            name, labels = split_labels(full_name)
+            java_name = self._names.get(name)
+            if java_name is None or name.endswith(_SINCE_START):
+                continue
+            if not _is_sum(java_name):
+                yield java_name, value, labels
+                continue
+            since_last = self._since_last((full_name,), value)
+            yield java_name, since_last if is_delta else value, labels
+            elapsed_s = self._last.at - self._before.at
+            if name == CONNECTIONS_MADE and elapsed_s > 0:
+                yield CREATION_RATE, since_last / elapsed_s, labels
+
+    def _measured(self, is_delta: bool) -> Iterator[_Value]:
+        """Return averages and maxima in milliseconds, of what has occurred since the last push."""
+        for node_id, node in self._nodes.items():
+            if node_id is not None:
+                labels = {"node_id": f"node-{node_id}"}
+                longest_s = node.take_latency_max_s()
+                count = self._since_last((NODE_LATENCY, labels["node_id"], "count"), node.responses)
+                sum_s = self._since_last((NODE_LATENCY, labels["node_id"]), node.latency_sum_s)
+                if count:
+                    yield f"{NODE_LATENCY}.avg", 1_000 * sum_s / count, labels
+                    yield f"{NODE_LATENCY}.max", 1_000 * longest_s, labels
+        for name, times in self._source.durations.items():
+            longest_s = times.take_latest_max_s()
+            count = self._since_last((name, "count"), times.count)
+            sum_s = self._since_last((name,), times.sum_s)
+            if count:
+                yield f"{name}.avg", 1_000 * sum_s / count, {}
+                yield f"{name}.max", 1_000 * longest_s, {}
+
+    def _since_last(self, key: tuple[str, ...], total: Number) -> Number:
+        """Return the growth of a total since the last push."""
+        self._last.totals[key] = total
+        return total - self._before.totals.get(key, 0)
+
+
+def _is_sum(name: str) -> bool:
+    return name.endswith(".total")

@@ -1,0 +1,232 @@
+"""The task that pushes the metrics of a client to its brokers (KIP-714)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeVar
+from uuid import UUID
+
+from aiokafkawire.cluster import Cluster, ToAnyNode
+from aiokafkawire.connection import BrokerClient, Channel
+from aiokafkawire.errors import IllegalState, KafkaError, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.logs import MAX_LISTED
+from aiokafkawire.records.compression import compress
+from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, TaskHandle
+from aiokafkawire.types import require_timeout
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode, Request, Response, error_for, raise_for
+from aiokafkawire.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from aiokafkawire.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+from . import events, states
+from .collector import MetricsCollector, MetricsSource
+from .state_machine import TelemetryMachine
+
+__all__ = ("ClientTelemetryReporter",)
+
+R = TypeVar("R", bound=Response)
+
+logger = logging.getLogger("aiokafkawire.telemetry")
+
+TERMINATING_PUSH_S = 1.0
+"""Time that a client waits for the response to its last push while it is closing."""
+
+RECHECK_S = 5.0
+"""Time after which a request looks again for a connection that is open and not throttled."""
+
+
+class ClientTelemetryReporter:
+    """Pushes the metrics of a client, if the brokers collect metrics and have asked for some.
+
+    No task runs before a connection to such a broker is open. The requests use open connections
+    only. A failure is logged and has no other effect.
+    """
+
+    def __init__(
+        self, cluster: Cluster, runtime: Runtime, supervisor: Supervisor, source: MetricsSource
+    ) -> None:
+        self._cluster = cluster
+        self._brokers = cluster.broker_clients
+        self._clock = runtime.clock
+        self._rng = runtime.rng
+        self._supervisor = supervisor
+        self._machine = TelemetryMachine()
+        self._collector = MetricsCollector(source, self._brokers.metrics, runtime.clock)
+        self._changed = AutoResetEvent()
+        self._task: TaskHandle | None = None
+        if cluster.config.enable_metrics_push:
+            self._brokers.on_connected = self._on_connected
+
+    async def client_instance_id(self, timeout_ms: int | None) -> UUID:
+        """Return the client instance id; ask a broker if none has assigned one yet.
+
+        Raises:
+            IllegalState: The option `enable_metrics_push` is off.
+            RequestTimedOut: There was no response in time.
+            UnsupportedVersion: No broker collects metrics of clients.
+        """
+        config = self._cluster.config
+        if not config.enable_metrics_push:
+            raise IllegalState("a client without enable_metrics_push has no client instance id")
+        if timeout_ms is None:
+            timeout_ms = config.default_api_timeout_ms
+        require_timeout("timeout_ms", timeout_ms)
+        if timeout_ms < 0:
+            raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
+        deadline = self._clock.now() + timeout_ms / 1_000
+        while isinstance(self._machine.state, states.SubscriptionInProgress):
+            if not await self._changed.wait(deadline):
+                raise RequestTimedOut(f"no response within {timeout_ms} ms")
+        if self._machine.client_instance_id == ZERO_UUID:
+            self._machine.assign_client_instance_id(await self._request_id(deadline))
+        return self._machine.client_instance_id
+
+    async def _request_id(self, deadline: float) -> UUID:
+        request = GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
+        try:
+            response, broker = await self._cluster.request_with_broker(
+                request, to=ToAnyNode(), deadline=deadline
+            )
+        except UnsupportedVersion as error:
+            error.reason += (
+                ": GetTelemetrySubscriptions needs Kafka 3.7 or later, and a metric reporter on the"
+                " brokers that takes client metrics"
+            )
+            raise
+        raise_for(response.error_code, api="GetTelemetrySubscriptions", broker=broker)
+        return response.client_instance_id
+
+    async def close(self) -> None:
+        """Push once more, if the brokers have asked for metrics; wait `TERMINATING_PUSH_S`."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await self._task.wait()
+        self._machine.handle(events.TelemetryCloseRequested(), self._clock.now())
+        if isinstance(self._machine.state, states.TerminatingPushNeeded):
+            await self._request_when_possible(TERMINATING_PUSH_S)
+
+    # --- task ---
+
+    def _on_connected(self, broker: BrokerClient) -> None:
+        """Start the task with the first connection to a broker that collects metrics."""
+        versions = broker.api_versions
+        if versions is None or ApiKey.GET_TELEMETRY_SUBSCRIPTIONS not in versions.ranges:
+            return
+        self._changed.set()
+        if self._task is None and self._supervisor.is_running:
+            self._task = self._supervisor.spawn(self._run, name="telemetry")
+
+    async def _run(self) -> None:
+        while not isinstance(self._machine.state, states.Terminated):
+            await self._clock.sleep_until(self._machine.request_at)
+            timeout_s = self._cluster.config.request_timeout_ms / 1_000
+            if not await self._request_when_possible(timeout_s):
+                await self._changed.wait(self._clock.now() + RECHECK_S)
+
+    async def _request_when_possible(self, timeout_s: float) -> bool:
+        """Send the request that is due; return False if no broker can take it now."""
+        usable = self._brokers.usable(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)
+        if not usable:
+            return False
+        broker, channel = usable[0]
+        deadline = self._clock.now() + timeout_s
+        event: events.TelemetryEvent
+        for effect in self._machine.handle(events.TelemetryRequestDue(), self._clock.now()):
+            match effect:
+                case events.SendSubscriptionRequest():
+                    event = await self._subscribe(broker, channel, effect, deadline)
+                case events.SendPush():
+                    event = await self._push(broker, channel, effect, deadline)
+            self._log_response(event)
+            for report in self._machine.handle(event, self._clock.now()):
+                assert isinstance(report, events.ReportDisabled)
+                self._log(logging.INFO, "pushes no metrics any more, because of the last error")
+        self._changed.set()
+        return True
+
+    async def _subscribe(
+        self,
+        broker: BrokerClient,
+        channel: Channel,
+        effect: events.SendSubscriptionRequest,
+        deadline: float,
+    ) -> events.SubscriptionReceived | events.SubscriptionFailed:
+        message = GetTelemetrySubscriptionsRequest(client_instance_id=effect.client_instance_id)
+        response = await self._send(broker, channel, message, deadline)
+        if not isinstance(response, GetTelemetrySubscriptionsResponse):
+            return events.SubscriptionFailed(None)
+        if response.error_code != ErrorCode.NONE:
+            return events.SubscriptionFailed(response.error_code)
+        return events.SubscriptionReceived(
+            response.client_instance_id,
+            response.subscription_id,
+            response.push_interval_ms,
+            tuple(response.accepted_compression_types),
+            response.telemetry_max_bytes,
+            response.delta_temporality,
+            tuple(response.requested_metrics),
+            self._rng.random(),
+        )
+
+    async def _push(
+        self, broker: BrokerClient, channel: Channel, effect: events.SendPush, deadline: float
+    ) -> events.PushSucceeded | events.PushFailed:
+        subscription = effect.subscription
+        try:
+            content = compress(subscription.compression_type, self._collector.collect(subscription))
+        except Exception:
+            # The client works without it.
+            self._log(logging.ERROR, "cannot collect metrics", exc_info=True)
+            return events.PushFailed(ErrorCode.INVALID_RECORD)
+        if len(content) > subscription.max_bytes:
+            self._collector.discard()
+            return events.PushFailed(ErrorCode.TELEMETRY_TOO_LARGE)
+        message = PushTelemetryRequest(
+            client_instance_id=effect.client_instance_id,
+            subscription_id=subscription.subscription_id,
+            terminating=effect.terminating,
+            compression_type=subscription.compression_type,
+            metrics=content,
+        )
+        response = await self._send(broker, channel, message, deadline)
+        if not isinstance(response, PushTelemetryResponse):
+            return events.PushFailed(None)  # the broker may have the values
+        if response.error_code != ErrorCode.NONE:
+            self._collector.discard()
+            return events.PushFailed(response.error_code)
+        return events.PushSucceeded()
+
+    async def _send(
+        self, broker: BrokerClient, channel: Channel, message: Request[R], deadline: float
+    ) -> R | None:
+        """Send a request on an open connection; return None if it failed."""
+        try:
+            request = broker.submit(channel, message, deadline)
+            response: R = await channel.wait_response(request)
+        except KafkaError as error:
+            self._log(logging.DEBUG, f"no response of broker {broker.name}: {error}")
+            return None
+        return response
+
+    # --- log ---
+
+    def _log_response(self, event: events.TelemetryEvent) -> None:
+        match event:
+            case events.SubscriptionReceived():
+                names = ", ".join(event.requested_metrics[:MAX_LISTED]) or "none"
+                self._log(
+                    logging.DEBUG,
+                    f"metrics to push as client instance {event.client_instance_id}: {names},"
+                    f" each {event.push_interval_ms} ms",
+                )
+            case events.SubscriptionFailed(int(code)):
+                self._log(logging.DEBUG, f"no subscription to metrics: {error_for(code).reason}")
+            case events.PushFailed(int(code)):
+                self._log(logging.DEBUG, f"metrics not pushed: {error_for(code).reason}")
+
+    def _log(self, level: int, text: str, *, exc_info: bool = False) -> None:
+        prefix, fields = self._supervisor.name, dict(self._supervisor.fields)
+        logger.log(level, "%s: %s", prefix, text, extra=fields, exc_info=exc_info)
