@@ -63,10 +63,12 @@ class Acknowledger:
         assert isinstance(record, ShareRecord)
         place = record.topic_partition, record.offset
         try:
+            # mutation: rejected-record-accepted
             if place in self._rejected:
                 self._rejected.discard(place)
                 record.reject()
             else:
+                # mutation: processed-record-not-accepted
                 record.accept()
         except AcknowledgementFailed as error:
             self._on_failure(error, [record.topic_partition])

@@ -102,6 +102,7 @@ class ClientOptionSets:
         with _naming("consumer_options", self.consumer):
             return ShareConsumer(
                 **{
+                    # mutation: locks-of-running-records-not-renewed
                     "share_renewal_limit_ms": RENEWAL_LIMIT_MS,
                     **self.common,
                     **self.consumer,

@@ -113,6 +113,7 @@ class Executor:
             HandlerFailed: A record has no attempts left, and the worker is to stop.
         """
         finish_records, counters = self._scheduler.finish_records, self.counters
+        # mutation: record-without-lock-processed
         if self._acknowledger is not None and not self._acknowledger.is_held(item.record):
             finish_records(item)  # the acknowledgement fails, and the record is delivered again
             return

@@ -108,6 +108,7 @@ class RecordIntake:
             item = WorkItem(group, work, chosen, key)
             if isinstance(group[0], ShareRecord):
                 # A delivery that was not acknowledged may have ended a process.
+                # mutation: deliveries-do-not-count-as-attempts
                 item.attempts = group[0].delivery_count - 1
             self._scheduler.add(item)
 

@@ -455,6 +455,32 @@ async def test_results_of_a_lost_partition_are_not_committed(broker: Broker):
     assert await values(broker, "bills", "read_committed") == ALL_BILLS
 
 
+async def test_offsets_of_partitions_lost_during_the_writes_are_not_committed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    writing, lost = anyio.Event(), anyio.Event()
+    worker = billing_worker(broker, commit_interval_ms=60_000)
+    with anyio.fail_after(60):
+        async with worker:
+            session = worker._lifecycle.require_session()
+            await until(lambda: worker.metrics()["records_processed_total"] == 5)
+            send = session.clients.producer.send
+
+            async def wait_and_send(*record: Any) -> Any:
+                writing.set()
+                await lost.wait()
+                return await send(*record)
+
+            monkeypatch.setattr(session.clients.producer, "send", wait_and_send)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(session.committer.commit)
+                await writing.wait()
+                session.on_partitions_lost([ORDERS])
+                lost.set()
+    assert await committed(broker) is None
+    assert await values(broker, "bills", "read_committed") == []
+
+
 # --- wrong use ---
 
 

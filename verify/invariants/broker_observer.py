@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,8 @@ from verify.invariants.observed import (
     Observed,
     PositionLost,
     RejectedRequest,
+    ShareAcquired,
+    ShareLocksEnded,
 )
 from verify.invariants.share_observer import ShareObserver
 
@@ -192,6 +194,11 @@ class BrokerObserver:
         self._stop_watching()
         for name in self.LOGGERS:
             logging.getLogger(name).removeHandler(self._lines)
+
+    @property
+    def share_changes(self) -> Sequence[ShareAcquired | ShareLocksEnded]:
+        """Acquisitions and stored states of share groups so far, in their order."""
+        return self._share.changes
 
     def topic_gone(self, topic: str) -> None:
         """Keep the logs of a topic that will be deleted, with the number of its incarnation."""

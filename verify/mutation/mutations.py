@@ -82,6 +82,11 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
     "output-written-without-offsets": ("exactly_once", delete),
     "output-written-before-its-offset": ("exactly_once", replace("True")),
+    "rejected-record-accepted": ("share_worker", replace("False")),
+    "processed-record-not-accepted": ("share_worker", delete),
+    "deliveries-do-not-count-as-attempts": ("share_worker", delete),
+    "record-without-lock-processed": ("share_worker", replace("False")),
+    "locks-of-running-records-not-renewed": ("share_worker", replace("0")),
 }
 """Written by people who knew the checks."""
 

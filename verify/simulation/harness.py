@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, Wo
 from verify.invariants.broker_observer import BrokerObserver
 from verify.invariants.checker import Violation
 from verify.invariants.checks.groups import Owners
-from verify.invariants.observed import Log, Observed
+from verify.invariants.observed import Log, Observed, ShareAcquired, ShareLocksEnded
 from verify.invariants.recorder import Recorder
 from verify.simulation.faults import FAULTS
 from verify.simulation.plan import BROKER_HOST, Plan, Step
@@ -287,6 +287,11 @@ class Harness:
                 ]
                 if any(batches != held[0] for batches in held):
                     raise AssertionError(f"the replicas of {topic}/{partition} differ: {held}")
+
+    def share_changes(self) -> Sequence[ShareAcquired | ShareLocksEnded]:
+        """Return the acquisitions and the stored states of share groups so far."""
+        assert self._watch is not None
+        return self._watch.share_changes
 
     def log(self, topic: str, partition: int) -> Log:
         """Return the current contents of a partition."""

@@ -30,10 +30,11 @@ NAMES = (
     "share",
     "worker",
     "exactly_once",
+    "share_worker",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
 
-LATER = ("mixed_group", "protocol_corners", "share", "worker", "exactly_once")
+LATER = ("mixed_group", "protocol_corners", "share", "worker", "exactly_once", "share_worker")
 """Scenarios that a seed draws after the others: a seed that does not draw one is as before."""
 
 

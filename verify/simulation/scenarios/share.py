@@ -87,7 +87,7 @@ def draw(rng: random.Random) -> Plan:
     steps = [
         *draw_worker_steps(rng, workers, rng.choice((0, 2, 5, 8)), TO_S),
         *_cancellations(rng, workers),
-        *_bad_answers(rng),
+        *bad_answers(rng),
         *draw_steps(
             rng, scene, count=rng.choice((0, 1, 3, 6)), from_s=0.1, to_s=TO_S, kinds=NETWORK
         ),
@@ -139,7 +139,7 @@ def _cancellations(rng: random.Random, workers: Sequence[PlannedClient]) -> list
     ]
 
 
-def _bad_answers(rng: random.Random) -> list[Step]:
+def bad_answers(rng: random.Random) -> list[Step]:
     """Draw responses that are lost, late or errors."""
     steps = []
     for _ in range(rng.choice((0, 1, 4, 8))):
@@ -367,18 +367,18 @@ async def run(harness: Harness) -> None:
             for client in harness.plan.of("transacts"):
                 busy.start_soon(transact, harness, client)
         if workers:
-            await _until_finished(harness)
+            await until_finished(harness)
         await group_workers.stop_all()
-        await _until_unlocked(harness)
+        await until_unlocked(harness)
         tasks.cancel_scope.cancel()
 
 
-async def _until_finished(harness: Harness) -> None:
+async def until_finished(harness: Harness, group: str = GROUP) -> None:
     def left() -> list[tuple[str, int, int]]:
         return [
             (topic, *place)
             for topic in harness.plan.topics
-            for place in unfinished_records(harness.broker, GROUP, topic)
+            for place in unfinished_records(harness.broker, group, topic)
         ]
 
     try:
@@ -387,7 +387,7 @@ async def _until_finished(harness: Harness) -> None:
         raise ConditionTimedOut(f"{error}: {len(left())} records, {left()[:5]}") from None
 
 
-async def _until_unlocked(harness: Harness) -> None:
+async def until_unlocked(harness: Harness) -> None:
     """Check that no lock is left without a member."""
     try:
         await harness.until(

@@ -40,6 +40,7 @@ from verify.simulation.scenarios.group_workers import (
     draw_worker_steps,
     host_of,
 )
+from verify.simulation.share_worker_ledger import ShareWorkerLedger
 from verify.simulation.worker_ledger import KINDS, WorkerLedger, kind_of
 
 GROUP = "billing"
@@ -74,8 +75,8 @@ def draw(rng: random.Random) -> Plan:
     steps = [
         *draw_worker_steps(rng, workers, rng.randint(0, 8), TO_S),
         *draw_steps(rng, scene, count=rng.randint(0, 5), from_s=0.1, to_s=TO_S),
-        *_clock_jumps(rng, scene),
-        *_cancellations(rng, workers),
+        *draw_clock_jumps(rng, scene),
+        *draw_cancellations(rng, workers),
     ]
     return Plan(
         broker={"nodes": 3, "group_min_session_timeout_ms": 100},
@@ -108,7 +109,7 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
+def draw_clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
     return [
         Step(
             round(rng.uniform(0.1, TO_S), 3),
@@ -119,7 +120,7 @@ def _clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
     ]
 
 
-def _cancellations(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]:
+def draw_cancellations(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]:
     return [
         Step(round(rng.uniform(0.1, TO_S), 3), "cancel", {"worker": rng.choice(workers).name})
         for _ in range(rng.choice((0, 0, 1, 2)))
@@ -139,7 +140,7 @@ async def run(harness: Harness) -> None:
     options = harness.plan.options
     output = BILLS if is_exactly_once(harness.plan) else None
     ledger = WorkerLedger(harness, GROUP, topics, DEAD, options["order_by"], output)
-    harness.on("jump", lambda host, by_s: _jump(harness, host, by_s))
+    allow_clock_jumps(harness)
     _check_commits(harness, ledger)
     async with anyio.create_task_group() as tasks:
         workers = GroupWorkers(
@@ -149,7 +150,7 @@ async def run(harness: Harness) -> None:
             lambda life: work(life, ledger),
             expects=STARTS,
         )
-        harness.on("cancel", lambda worker: _cancel(workers, worker))
+        allow_cancellations(harness, workers)
         async with anyio.create_task_group() as busy:
             busy.start_soon(harness.run_steps)
             for client in harness.plan.of("sends"):
@@ -175,19 +176,28 @@ def _check_commits(harness: Harness, ledger: WorkerLedger) -> None:
     harness.broker.on(ApiKey.END_TXN, ledger.check_transaction)
 
 
-async def _jump(harness: Harness, host: str, by_s: float) -> None:
-    harness.runtime(host).clock.jump(by_s)
+def allow_clock_jumps(harness: Harness) -> None:
+    """Register the steps of `draw_clock_jumps`."""
+
+    async def jump(host: str, by_s: float) -> None:
+        harness.runtime(host).clock.jump(by_s)
+
+    harness.on("jump", jump)
 
 
-async def _cancel(workers: GroupWorkers, worker: str) -> None:
-    """Cancel a worker, and start it again."""
-    life = workers.current_lives.get(worker)
-    if life is None:
-        return
-    life.over = True
-    life.scope.cancel()
-    await life.gone.wait()
-    await workers.leave(worker, 0.1)
+def allow_cancellations(harness: Harness, workers: GroupWorkers) -> None:
+    """Register the steps of `draw_cancellations`: a worker is cancelled, and starts again."""
+
+    async def cancel(worker: str) -> None:
+        life = workers.current_lives.get(worker)
+        if life is None:
+            return
+        life.over = True
+        life.scope.cancel()
+        await life.gone.wait()
+        await workers.leave(worker, 0.1)
+
+    harness.on("cancel", cancel)
 
 
 async def send(harness: Harness, client: PlannedClient) -> None:
@@ -283,7 +293,7 @@ async def work(life: WorkerLife, ledger: WorkerLedger) -> None:
 class Handler:
     """Handlers that behave as the kind of each record says."""
 
-    def __init__(self, life: WorkerLife, ledger: WorkerLedger) -> None:
+    def __init__(self, life: WorkerLife, ledger: WorkerLedger | ShareWorkerLedger) -> None:
         self._life = life
         self._ledger = ledger
 
