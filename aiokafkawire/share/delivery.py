@@ -26,21 +26,38 @@ DELIVERY_MARGIN_S = 0.5
 """Records whose lock expires earlier are not delivered: they could not be acknowledged."""
 
 
-class UndeliveredRecords(NamedTuple):
-    """Acquired records of one partition that are not delivered yet."""
+@dataclass(slots=True)
+class UndeliveredRecords:
+    """Acquired records of one partition. Those from the index `start` on are not delivered yet."""
 
     records: ShareRecords
     held: HeldRecords
+    start: int = 0
 
-    def range(self) -> range:
-        """Return all offsets from the first record to the last. Gaps are acknowledged."""
-        return offset_range(self.records)
+    @property
+    def is_empty(self) -> bool:
+        return self.start == len(self.records)
+
+    def take(self, limit: int) -> ShareRecords:
+        """Return the next records, at most `limit`."""
+        start = self.start
+        self.start = min(start + limit, len(self.records))
+        return self.records[start : self.start]
+
+
+class TakenRecords(NamedTuple):
+    """Records to deliver. `offsets` are all from the first to the last; gaps are acknowledged."""
+
+    records: ShareRecords
+    held: HeldRecords
+    offsets: range
 
 
 def offset_range(records: ShareRecords) -> range:
-    assert records.first_offset is not None
-    assert records.last_offset is not None
-    return range(records.first_offset, records.last_offset + 1)
+    first, last = records.first_offset, records.last_offset
+    assert first is not None
+    assert last is not None
+    return range(first, last + 1)
 
 
 @dataclass(slots=True)
@@ -87,14 +104,14 @@ class DeliveredRecords:
 class ShareCursor(RecordCursor[ShareRecord]):
     """Delivers records of one range to one task until `deliver_before`."""
 
-    __slots__ = ("caller", "deliver_before", "undelivered")
+    __slots__ = ("caller", "deliver_before", "taken")
 
-    def __init__(self, undelivered: UndeliveredRecords, caller: object) -> None:
-        super().__init__([*undelivered.records])
-        self.undelivered = undelivered
+    def __init__(self, taken: TakenRecords, caller: object) -> None:
+        super().__init__([*taken.records])
+        self.taken = taken
         self.caller = caller
-        offsets = undelivered.range()
-        locks = undelivered.held.lock.expiries(offsets.start, offsets.stop - 1)
+        offsets = taken.offsets
+        locks = taken.held.lock.expiries(offsets.start, offsets.stop - 1)
         self.deliver_before = min(expires_at for _, _, expires_at in locks) - DELIVERY_MARGIN_S
 
 
@@ -161,8 +178,9 @@ class ShareDelivery:
             if chunk.held.partition in partitions:
                 self._buffered.append(chunk)
             else:
-                self._queued -= len(chunk.records)
-                chunk.held.acknowledge_undecided(chunk.range(), AcknowledgeType.RELEASE)
+                records = chunk.take(len(chunk.records))
+                self._queued -= len(records)
+                chunk.held.acknowledge_undecided(offset_range(records), AcknowledgeType.RELEASE)
 
     def clear(self) -> None:
         """Drop the records that are not delivered, and accept those that tasks have processed.
@@ -176,7 +194,7 @@ class ShareDelivery:
 
     def _take(
         self, limit: int, now: float, only: TopicPartition | None = None
-    ) -> UndeliveredRecords | None:
+    ) -> TakenRecords | None:
         """Return the next records that are held for long enough to be acknowledged.
 
         Others are dropped: the broker delivers them again, to any member. With `only`, None is
@@ -186,20 +204,19 @@ class ShareDelivery:
             chunk = self._buffered[0]
             if only is not None and chunk.records.topic_partition != only:
                 return None
-            records, held = self._buffered.popleft()
+            records, held = chunk.take(limit), chunk.held
+            if chunk.is_empty:
+                self._buffered.popleft()
             self._queued -= len(records)
-            if len(records) > limit:
-                self._put_back(records[limit:], held)
-                records = records[:limit]
             offsets = offset_range(records)
             ranges = held.held_after(offsets.start, offsets.stop - 1, now + DELIVERY_MARGIN_S)
             if ranges == [(offsets.start, offsets.stop - 1)]:
-                return UndeliveredRecords(records, held)
+                return TakenRecords(records, held, offsets)
             parts = [part for begin, end in ranges if (part := records.between(begin, end))]
             for part in reversed(parts[1:]):
                 self._put_back(part, held)
             if parts:
-                return UndeliveredRecords(parts[0], held)
+                return TakenRecords(parts[0], held, offset_range(parts[0]))
         return None
 
     def _put_back(self, records: ShareRecords, held: HeldRecords) -> None:
@@ -221,10 +238,10 @@ class ShareDelivery:
         self.stop()
         until_prefetch = self._queued - self.prefetch_below + 1
         limit = min(CURSOR_RECORDS, until_prefetch if until_prefetch > 0 else CURSOR_RECORDS)
-        chunk = self._take(limit, self._clock.now())
-        if chunk is None:
+        taken = self._take(limit, self._clock.now())
+        if taken is None:
             return None
-        self.cursor = ShareCursor(chunk, caller)
+        self.cursor = ShareCursor(taken, caller)
         self.cursor.owner = owner
         return self.cursor.next()
 
@@ -237,16 +254,16 @@ class ShareDelivery:
         now = self._clock.now()
         only: TopicPartition | None = None
         while max_records:
-            chunk = self._take(max_records, now, only)
-            if chunk is None:
+            part = self._take(max_records, now, only)
+            if part is None:
                 break
-            records, held = chunk
+            records, held, offsets = part
             max_records -= len(records)
             taken.setdefault(records.topic_partition, []).append(records)
             if single_partition:
                 only = records.topic_partition
             self._delivered_count += len(records)
-            self._note_delivered(caller, held, offset_range(records))
+            self._note_delivered(caller, held, offsets)
         return {
             tp: parts[0] if len(parts) == 1 else _concatenate(parts) for tp, parts in taken.items()
         }
@@ -257,7 +274,7 @@ class ShareDelivery:
         cursor, self.cursor = self.cursor, None
         if cursor is not None:
             cursor.close()
-            records, held = cursor.undelivered
+            records, held, _ = cursor.taken
             self._put_back(records[cursor.delivered_count :], held)
 
     def _note_cursor(self) -> None:
@@ -271,7 +288,7 @@ class ShareDelivery:
             before.mark_processed()
         first, last = cursor.records[stop - count].offset, cursor.records[stop - 1].offset
         offsets = range(first, last + 1)
-        self._note_delivered(cursor.caller, cursor.undelivered.held, offsets, processed=last)
+        self._note_delivered(cursor.caller, cursor.taken.held, offsets, processed=last)
 
     def _note_delivered(
         self,
