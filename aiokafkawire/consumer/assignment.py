@@ -127,11 +127,7 @@ class ConsumerAssignment:
 
     def delivered_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets after all delivered records, where they are not committed yet."""
-        offsets = {
-            tp: partition.delivered_offset()
-            for tp, partition in self._partitions.items()
-            if partition.position != partition.committed_offset
-        }
+        offsets = {tp: partition.delivered_offset() for tp, partition in self._partitions.items()}
         return {tp: offset for tp, offset in offsets.items() if offset is not None}
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -166,9 +166,11 @@ class GroupSession:
         deadline = self._clock.now() + self._timeout_s
         if self.manual:
             await self.require_not_member(deadline, "OffsetCommit")
-        before_revocation = self.rebalance.is_any_being_revoked(offsets)
+        commit_id = self.offsets.submit(
+            offsets, before_revocation=self.rebalance.is_any_being_revoked(offsets)
+        )
         try:
-            await self.offsets.commit(offsets, deadline, before_revocation=before_revocation)
+            await self.offsets.wait_acknowledged([commit_id], deadline)
         except KafkaError:
             self._assignment.counters.commit_failures += 1
             raise

@@ -247,9 +247,9 @@ class AssignedPartition:
         return OffsetAndMetadata(buffer.processed_offset, leader_epoch=buffer.leader_epoch)
 
     def delivered_offset(self) -> OffsetAndMetadata | None:
-        """Return the offset after all delivered records, processed or not."""
+        """Return the offset after all delivered records, unless it is committed already."""
         buffer = self.buffer
-        if buffer is None:
+        if buffer is None or buffer.position == self.committed_offset:
             return None
         return OffsetAndMetadata(buffer.position, leader_epoch=buffer.leader_epoch)
 

@@ -21,7 +21,6 @@ __all__ = (
     "CompleteCommit",
     "Offsets",
     "OwnershipEnded",
-    "RebalanceContinues",
     "Rejoined",
     "ReportCommitted",
     "SendCommit",
@@ -45,9 +44,13 @@ class CommitSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CommitDue:
-    """Pending offsets may be sent in the current `generation`."""
+    """The deadline of the machine has passed. The member is in `generation`.
+
+    `rebalancing`: it owns no partitions, or is rejoining and keeps them (KIP-429).
+    """
 
     generation: int
+    rebalancing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,8 @@ class Rejoined:
     owned: Collection[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceContinues:
-    """The rebalance has not ended yet."""
-
-
 CommitEvent = (
-    RebalanceContinues
-    | CommitSubmitted
+    CommitSubmitted
     | CommitDue
     | ChunkCommitted
     | CommitResponseReceived

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import CommitFailed, KafkaError
-from aiokafkawire.runtime.interfaces import NEVER
+from aiokafkawire.runtime.interfaces import AT_ONCE, NEVER
 from aiokafkawire.runtime.state_machine import Transitions, stay, transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -31,7 +31,6 @@ from .commit_events import (
     CompleteCommit,
     Offsets,
     OwnershipEnded,
-    RebalanceContinues,
     Rejoined,
     ReportCommitted,
     SendCommit,
@@ -86,12 +85,15 @@ class CommitState:
 
     @property
     def deadline(self) -> float:
+        """When `CommitDue` may be handled if offsets are pending."""
         return NEVER
 
 
 @dataclass(frozen=True, slots=True)
 class CommitIdle(CommitState):
-    pass
+    @property
+    def deadline(self) -> float:
+        return AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class AwaitingRebalance(CommitState):
     """
 
     generation: int
-    until: float = NEVER
+    until: float
 
     @property
     def deadline(self) -> float:
@@ -182,21 +184,8 @@ class CommitMachine:
         )
         return effects
 
-    def can_send(self, now: float) -> bool:
-        """Return whether `CommitDue` would send a request."""
-        if isinstance(self.state, CommitBackoff):
-            return bool(self.pending_offsets) and now >= self.state.until
-        return bool(self.pending_offsets) and isinstance(self.state, CommitIdle)
-
-    def needs_rebalance_check(self, now: float) -> bool:
-        """Return whether `Rejoined` or `RebalanceContinues` is due."""
-        return (
-            isinstance(self.state, AwaitingRebalance)
-            and now >= self.state.until
-            and bool(self.pending_offsets)
-        )
-
     def next_deadline(self) -> float:
+        """Return when `CommitDue` is due: `NEVER` if nothing is pending, or a response is."""
         return self.state.deadline if self.pending_offsets else NEVER
 
     # For handlers -------------------------------------------------------------------------------
@@ -270,7 +259,7 @@ def _submit_while_rebalancing(
 def _send(
     machine: CommitMachine, state: CommitIdle | CommitBackoff, event: CommitDue, now: float
 ) -> Outcome:
-    if not machine.can_send(now):
+    if machine.next_deadline() > now:
         return state, ()
     attempt, unknown_topic_responses = (
         (state.attempt, state.unknown_topic_responses)
@@ -447,10 +436,16 @@ def _rejoined_while_in_flight(
     return replace(state, rejoined=event), ()
 
 
-def _rebalance_continues(
-    machine: CommitMachine, state: AwaitingRebalance, event: RebalanceContinues, now: float
+def _check_rebalance(
+    machine: CommitMachine, state: AwaitingRebalance, event: CommitDue, now: float
 ) -> Outcome:
-    return replace(state, until=now + REBALANCE_CHECK_INTERVAL_S), ()
+    if machine.next_deadline() > now:
+        return state, ()
+    if event.rebalancing:
+        return replace(state, until=now + REBALANCE_CHECK_INTERVAL_S), ()
+    # The coordinator rejected the commit, but this member is not in a rebalance.
+    rejoined = Rejoined(event.generation, machine.pending_offsets.keys())
+    return _resume_after_rebalance(machine, state, rejoined, now)
 
 
 TRANSITIONS: Transitions[CommitMachine, CommitState, CommitEffect] = {
@@ -470,8 +465,7 @@ TRANSITIONS: Transitions[CommitMachine, CommitState, CommitEffect] = {
     (CommitBackoff, OwnershipEnded): _end,
     (CommitBackoff, Rejoined): stay,
     (AwaitingRebalance, CommitSubmitted): _submit_while_rebalancing,
-    (AwaitingRebalance, CommitDue): stay,
+    (AwaitingRebalance, CommitDue): _check_rebalance,
     (AwaitingRebalance, OwnershipEnded): _end_while_rebalancing,
     (AwaitingRebalance, Rejoined): _resume_after_rebalance,
-    (AwaitingRebalance, RebalanceContinues): _rebalance_continues,
 }

@@ -39,7 +39,6 @@ from .commit_events import (
     CommitResponseReceived,
     CompleteCommit,
     OwnershipEnded,
-    RebalanceContinues,
     Rejoined,
     ReportCommitted,
     SendCommit,
@@ -117,26 +116,22 @@ class GroupOffsets:
     async def run(self) -> None:
         """Send commits when they are due, until cancelled."""
         while True:
-            now = self._runtime.clock.now()
-            if self._machine.needs_rebalance_check(now):
-                self._check_rebalance(now)
-            if not self._machine.can_send(now):
-                await self._changed.wait(self._machine.next_deadline())
+            now, deadline = self._runtime.clock.now(), self._machine.next_deadline()
+            if deadline > now:
+                await self._changed.wait(deadline)
                 continue
-            commit_identity = self._commit_identity()
-            generation = NO_GENERATION if commit_identity is None else commit_identity.generation
-            for effect in self._machine.handle(CommitDue(generation), now):
+            identity = self._commit_identity()
+            due = (
+                CommitDue(NO_GENERATION, rebalancing=True)
+                if identity is None
+                else CommitDue(identity.generation, identity.in_cooperative_rejoin)
+            )
+            for effect in self._machine.handle(due, now):
                 if isinstance(effect, SendCommit):
-                    event = await self._send(effect, commit_identity)
+                    event = await self._send(effect, identity)
                     self._perform(self._machine.handle(event, self._runtime.clock.now()))
-
-    def _check_rebalance(self, now: float) -> None:
-        current = self._commit_identity()
-        event: RebalanceContinues | Rejoined = RebalanceContinues()
-        if current is not None and not current.in_cooperative_rejoin:
-            # The coordinator rejected the commit, but this member is not in a rebalance.
-            event = Rejoined(current.generation, list(self._machine.pending_offsets))
-        self._perform(self._machine.handle(event, now))
+                else:
+                    self._perform([effect])
 
     @property
     def has_waiters(self) -> bool:
@@ -170,39 +165,22 @@ class GroupOffsets:
                     group=self._group_id,
                 )
 
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        deadline: float,
-        *,
-        before_revocation: bool = False,
-    ) -> None:
-        """Commit, and wait until these or newer offsets are acknowledged.
-
-        Cancellation stops waiting but does not revert the commit.
-
-        Args:
-            offsets: Offset of the next record to read, per partition.
-            deadline: Time of the runtime's clock, in seconds.
-            before_revocation: Send the commit during a rebalance too, as the last one of its
-                partitions.
-
-        Raises:
-            CommitFailed: The member does not own a partition any more.
-            BrokerError: The coordinator returned an error that is not retriable.
-            RequestTimedOut: No acknowledgement before the deadline. The outcome is unknown.
-        """
-        await self.wait_acknowledged(
-            [self.submit(offsets, before_revocation=before_revocation)], deadline
-        )
-
     def submit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         *,
         before_revocation: bool = False,
     ) -> int:
-        """Start a commit. Return its id for `wait_acknowledged`."""
+        """Start a commit.
+
+        Args:
+            offsets: Offset of the next record to read, per partition.
+            before_revocation: Send the commit during a rebalance too, as the last one of its
+                partitions.
+
+        Returns:
+            Id for `wait_acknowledged`.
+        """
         commit_id, effects = self._machine.submit(
             offsets, self._runtime.clock.now(), before_revocation=before_revocation
         )
@@ -212,7 +190,19 @@ class GroupOffsets:
         return commit_id
 
     async def wait_acknowledged(self, commit_ids: Sequence[int], deadline: float) -> None:
-        """Wait for submitted commits. Raises the errors of `commit`."""
+        """Wait until the offsets of submitted commits, or newer ones, are acknowledged.
+
+        Cancellation stops waiting but does not revert the commits.
+
+        Args:
+            commit_ids: Results of `submit`.
+            deadline: Time of the runtime's clock, in seconds.
+
+        Raises:
+            CommitFailed: The member does not own a partition any more.
+            BrokerError: The coordinator returned an error that is not retriable.
+            RequestTimedOut: No acknowledgement before the deadline. The outcome is unknown.
+        """
         try:
             for commit_id in commit_ids:
                 await self._waiters[commit_id].wait(deadline)

@@ -17,7 +17,6 @@ from aiokafkawire.group.commit_events import (
     CommitSubmitted,
     CompleteCommit,
     OwnershipEnded,
-    RebalanceContinues,
     Rejoined,
     ReportCommitted,
     SendCommit,
@@ -50,8 +49,12 @@ def at(**offsets: int) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition("orders", int(n[1:])): OffsetAndMetadata(o) for n, o in offsets.items()}
 
 
+def can_send(m: CommitMachine, now: float) -> bool:
+    return m.next_deadline() <= now and not isinstance(m.state, AwaitingRebalance)
+
+
 def send(m: CommitMachine, now: float = 0.0, generation: int = 3) -> SendCommit:
-    assert m.can_send(now)
+    assert can_send(m, now)
     (effect,) = m.handle(CommitDue(generation), now)
     assert isinstance(effect, SendCommit)
     return effect
@@ -73,7 +76,7 @@ STATES = (
     CommitIdle(),
     CommitInFlight(1, {P0: PendingOffset(OffsetAndMetadata(5), 1)}, 3, 0),
     CommitBackoff(0.0, 1),
-    AwaitingRebalance(3),
+    AwaitingRebalance(3, 0.0),
 )
 EVENTS = (
     CommitSubmitted(9, at(p0=7), False),
@@ -83,7 +86,6 @@ EVENTS = (
     CommitRequestFailed(1, ConnectionLost("gone")),
     OwnershipEnded([P0], True, "gone"),
     Rejoined(4, [P0]),
-    RebalanceContinues(),
 )
 
 
@@ -113,10 +115,7 @@ def observed() -> dict[tuple[str, str], str]:
 )
 def test_events_without_a_transition_are_late(state: Any, event: Any) -> None:
     m = machine_in(state)
-    if isinstance(event, RebalanceContinues):  # no check is due
-        assert not m.needs_rebalance_check(1.0)
-    else:
-        assert (m.handle(event, 1.0), m.state) == ((), state)
+    assert (m.handle(event, 1.0), m.state) == ((), state)
 
 
 def test_a_commit_before_revocation_does_not_wait_for_the_rebalance() -> None:
@@ -162,7 +161,7 @@ def test_a_revoked_partition_is_not_reported_as_committed() -> None:
     assert isinstance(outcome[commit_id], CommitFailed)
     assert committed(m.handle(ChunkCommitted(sent.request, [P1]), 0.0)) == {}
     m.handle(CommitResponseReceived(sent.request, {}), 0.0)
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
 
 
 def test_offsets_rejected_in_a_rebalance_are_committed_in_the_next_generation() -> None:
@@ -197,12 +196,12 @@ def test_commits_submitted_in_flight_are_merged_to_the_newest_offset() -> None:
     sent = send(m)
     second, _ = m.submit(at(p0=2), 0.0)
     third, _ = m.submit(at(p0=3), 0.0)
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
     assert completed(answer(m, sent)) == {first: None}
     sent = send(m)
     assert sent.offsets == at(p0=3)
     assert completed(answer(m, sent)) == {second: None, third: None}
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
 
 
 def test_an_empty_commit_completes_immediately() -> None:
@@ -217,7 +216,7 @@ def test_an_unknown_outcome_sends_the_newest_offset_again() -> None:
     newer, _ = m.submit(at(p0=5), 0.0)
     effects = m.handle(CommitRequestFailed(sent.request, ConnectionLost("gone")), 0.0)
     assert effects == (ForgetCoordinator(),)
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
     again = m.next_deadline()
     assert 0.08 <= again <= 0.12
     sent = send(m, again)
@@ -253,7 +252,7 @@ def test_one_partition_of_a_request_can_fail() -> None:
     assert outcome[one] is None
     assert isinstance(outcome[both], BrokerError)
     assert (outcome[both].topic, outcome[both].partition, outcome[both].offset) == ("orders", 1, 1)
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
 
 
 def test_a_partition_missing_in_the_response_is_not_committed() -> None:
@@ -277,7 +276,7 @@ def test_a_fenced_commit_fails_and_verifies_the_membership(code: ErrorCode) -> N
     error = completed(effects)[commit_id]
     assert isinstance(error, CommitFailed)
     assert code.name in str(error)
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
 
 
 def held() -> tuple[CommitMachine, int]:
@@ -286,7 +285,7 @@ def held() -> tuple[CommitMachine, int]:
     effects = answer(m, send(m, generation=3), ErrorCode.REBALANCE_IN_PROGRESS)
     assert effects == [VerifyMembership()]
     assert isinstance(m.state, AwaitingRebalance)
-    assert not m.can_send(100.0)
+    assert not can_send(m, 100.0)
     return m, commit_id
 
 
@@ -307,7 +306,7 @@ def test_a_commit_during_a_rebalance_fails_for_partitions_no_longer_owned() -> N
 def test_a_commit_is_not_retried_after_a_missed_generation() -> None:
     m, commit_id = held()
     assert isinstance(completed(m.handle(Rejoined(5, [P0, P1]), 0.0))[commit_id], CommitFailed)
-    assert not m.can_send(0.0)
+    assert not can_send(m, 0.0)
 
 
 def test_a_commit_with_the_previous_generation_is_retried_for_kept_partitions() -> None:
@@ -319,7 +318,7 @@ def test_a_commit_with_the_previous_generation_is_retried_for_kept_partitions() 
     assert not m.handle(
         CommitResponseReceived(sent.request, codes, in_cooperative_rejoin=True), 0.0
     )
-    assert not m.can_send(100.0)
+    assert not can_send(m, 100.0)
     m.handle(Rejoined(4, [P0, P1]), 0.0)
     assert completed(answer(m, send(m, generation=4))) == {commit_id: None}
 
@@ -352,13 +351,14 @@ def test_a_rejected_earlier_commit_does_not_delay_the_one_before_revocation() ->
 
 def test_a_waiting_commit_checks_regularly_whether_the_rebalance_continues() -> None:
     m, commit_id = held()
-    assert not m.needs_rebalance_check(0.5)
-    assert m.next_deadline() == REBALANCE_CHECK_INTERVAL_S
-    assert m.needs_rebalance_check(REBALANCE_CHECK_INTERVAL_S)
-    m.handle(RebalanceContinues(), REBALANCE_CHECK_INTERVAL_S)
-    assert m.next_deadline() == 2 * REBALANCE_CHECK_INTERVAL_S
-    m.handle(Rejoined(3, [P0, P1]), 2 * REBALANCE_CHECK_INTERVAL_S)
-    assert completed(answer(m, send(m, 2 * REBALANCE_CHECK_INTERVAL_S))) == {commit_id: None}
+    first, second = REBALANCE_CHECK_INTERVAL_S, 2 * REBALANCE_CHECK_INTERVAL_S
+    assert m.next_deadline() == first
+    assert m.handle(CommitDue(3), first / 2) == ()
+    assert isinstance(m.state, AwaitingRebalance)
+    assert m.handle(CommitDue(3, rebalancing=True), first) == ()
+    assert m.next_deadline() == second
+    assert m.handle(CommitDue(3), second) == []
+    assert completed(answer(m, send(m, second))) == {commit_id: None}
 
 
 def test_a_commit_before_revocation_fails_during_a_rebalance() -> None:
@@ -376,7 +376,7 @@ def test_partitions_no_longer_owned_are_not_committed() -> None:
     effects = m.handle(OwnershipEnded([P0], True, "lost it"), 0.0)
     assert "lost it" in str(completed(effects)[commit_id])
     assert answer(m, sent, ErrorCode.NOT_COORDINATOR) == []
-    assert not m.can_send(100.0)
+    assert not can_send(m, 100.0)
 
 
 def test_an_error_that_is_not_retriable_fails_the_commit() -> None:
@@ -451,7 +451,7 @@ def test_every_commit_completes_once_and_success_means_committed(data: st.DataOb
                 note(effects)
             case "rejoin":
                 note(m.handle(Rejoined(4, [P0, P1]), now))
-            case "step" if m.can_send(now):
+            case "step" if can_send(m, now):
                 sent = send(m, now)
                 codes = {tp: data.draw(CODES) for tp in sent.offsets}
                 lost = data.draw(st.booleans())
@@ -465,7 +465,7 @@ def test_every_commit_completes_once_and_success_means_committed(data: st.DataOb
                 )
                 note(m.handle(event, now))
     note(m.handle(Rejoined(4, [P0, P1]), now))
-    while m.can_send(now := now + 2.0):
+    while can_send(m, now := now + 2.0):
         sent = send(m, now)
         committed.update({tp: offset.offset for tp, offset in sent.offsets.items()})
         note(answer(m, sent, now=now))
