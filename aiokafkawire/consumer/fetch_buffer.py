@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import FetchedBatches, FetchedRange, Record, Records
 from aiokafkawire.types import NO_LEADER_EPOCH
 
-from .batch_queue import BatchQueue
 from .record_cursor import CURSOR_RECORDS, RecordCursor
 
-__all__ = ("MAX_CALLERS", "BufferCursor", "FetchBuffer", "UnprocessedRange")
+__all__ = ("MAX_CALLERS", "BufferCursor", "FetchBuffer")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
@@ -24,52 +26,76 @@ TAKE_BYTES = 2 * 1024 * 1024
 """Bytes of batches decoded per call: a few milliseconds of the event loop's time."""
 
 
-class UnprocessedRange:
-    """Records delivered to one caller, unprocessed until it calls again.
+@dataclass(slots=True)
+class FetchedChunk:
+    """The records of one fetch. `size_bytes` of them are not decoded yet."""
 
-    `start` is the offset of the first of them.
-    """
+    batches: FetchedBatches | UnreadableBatches
+    size_bytes: int
 
-    __slots__ = ("start",)
 
-    def __init__(self, start: int) -> None:
-        self.start = start
+@dataclass(slots=True)
+class UnreadableBatches:
+    """Takes the place of fetched batches that cannot be read: `take` raises the error."""
+
+    error: KafkaError
+
+    def take(self, max_records: int, max_bytes: int) -> NoReturn:
+        """Raise the error."""
+        raise self.error.with_traceback(None)
+
+
+_NO_CHUNKS: deque[FetchedChunk] = deque(maxlen=0)
+"""Shared by all buffers without chunks, because an empty deque takes 600 bytes."""
 
 
 class BufferCursor(RecordCursor[Record[Any, Any]]):
-    """Delivers the decoded records of a buffer. `unprocessed` moves with its position."""
+    """Delivers the decoded records of a buffer. `caller` is the one that has to process them."""
 
-    __slots__ = ("unprocessed",)
+    __slots__ = ("caller",)
 
-    def __init__(self, records: Sequence[Record[Any, Any]], unprocessed: UnprocessedRange) -> None:
+    def __init__(self, records: Sequence[Record[Any, Any]], caller: object) -> None:
         super().__init__(records)
-        self.unprocessed = unprocessed
+        self.caller = caller
 
 
-class FetchBuffer(BatchQueue):
+class FetchBuffer:
     """Fetched batches of one partition, and the position of the application in them.
 
-    A seek creates a new buffer, so that a response to an older fetch cannot reach it.
+    Batches are in the order of the log, and decoded when their records are needed. A seek creates a
+    new buffer, so that a response to an older fetch cannot reach it.
 
     Attributes:
+        size_bytes: Bytes fetched and not decoded yet.
+        decoded_bytes: Bytes that the last call has decoded.
+        suspended_batches: Batches that the last call could not finish decoding: one must be
+            decompressed in a worker thread, or the decoding budget was used up before a record was
+            found.
         fetch_offset: Offset of the next record to fetch.
         last_fetched_epoch: Leader epoch of the record before `fetch_offset`, or -1.
     """
 
     __slots__ = (
+        "_chunks",
         "_cursor",
         "_decoded",
         "_delivered_range",
         "_leader_epoch",
         "_position",
         "_synced_count",
-        "_unprocessed",
+        "_unprocessed_from",
+        "decoded_bytes",
         "fetch_offset",
         "last_fetched_epoch",
+        "size_bytes",
+        "suspended_batches",
     )
 
     def __init__(self, position: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        super().__init__()
+        self._chunks: deque[FetchedChunk] = _NO_CHUNKS
+        self.size_bytes = 0
+        self.decoded_bytes = 0
+        self.suspended_batches: FetchedBatches | None = None
         self._position = position
         self.fetch_offset = position
         self.last_fetched_epoch = leader_epoch
@@ -78,7 +104,8 @@ class FetchBuffer(BatchQueue):
         self._cursor: BufferCursor | None = None  # over `_decoded`
         self._synced_count = 0  # records of `_decoded` before `_position`
         self._delivered_range: tuple[int, int] | None = None
-        self._unprocessed: dict[object, UnprocessedRange] = {}
+        # The first record delivered to each caller since its last call.
+        self._unprocessed_from: dict[object, int] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -112,14 +139,26 @@ class FetchBuffer(BatchQueue):
 
     def add(self, batches: FetchedBatches, size_bytes: int, fetched_range: FetchedRange) -> None:
         """Append the records fetched at `fetch_offset`, and move it to their end."""
-        self.append(batches, size_bytes)
+        self._append(batches, size_bytes)
         self.fetch_offset, self.last_fetched_epoch = fetched_range
+
+    def end_with_error(self, error: KafkaError, size_bytes: int) -> None:
+        """Raise `error` after the buffered records. `size_bytes` keeps the buffer full."""
+        self._append(UnreadableBatches(error), size_bytes)
+
+    def _append(self, batches: FetchedBatches | UnreadableBatches, size_bytes: int) -> None:
+        if self._chunks is _NO_CHUNKS:
+            self._chunks = deque()
+        self._chunks.append(FetchedChunk(batches, size_bytes))
+        self.size_bytes += size_bytes
 
     def discard(self) -> None:
         """Discard the records that are not delivered yet; they are fetched again."""
         self._leader_epoch = self.leader_epoch
         self._set_decoded(None)
-        self.clear()
+        self._chunks = _NO_CHUNKS
+        self.size_bytes = 0
+        self.suspended_batches = None
         self.fetch_offset, self.last_fetched_epoch = self._position, self._leader_epoch
 
     def correct_epoch(self, leader_epoch: int) -> None:
@@ -166,7 +205,8 @@ class FetchBuffer(BatchQueue):
         decoded = self._load(CURSOR_RECORDS, TAKE_BYTES)
         if decoded is None:
             return None
-        self._cursor = BufferCursor(list(decoded), self._mark_unprocessed(caller, self._position))
+        caller = self._mark_unprocessed(caller, self._position)
+        self._cursor = BufferCursor(list(decoded), caller)
         return self._cursor
 
     def _sync_cursor(self) -> None:
@@ -179,8 +219,8 @@ class FetchBuffer(BatchQueue):
             cursor.records[delivered - 1].offset,
         )
         self._synced_count = delivered
-        if cursor.unprocessed is not self._unprocessed.get(_UNTRACKED):
-            cursor.unprocessed.start = last
+        if cursor.caller is not _UNTRACKED and cursor.caller in self._unprocessed_from:
+            self._unprocessed_from[cursor.caller] = last
         if delivered < len(cursor.records):
             self._position = last + 1
         else:
@@ -205,19 +245,47 @@ class FetchBuffer(BatchQueue):
         """Return the next decoded records, or None; decode some if there are none."""
         if self._cursor is not None:
             self._close_cursor()
+        self.decoded_bytes = 0
+        self.suspended_batches = None
         if self._decoded is not None:
-            self.decoded_bytes = 0
-            self.suspended_batches = None
             return self._decoded
-        self._decoded = self.decode(max_records, max_bytes)
+        self._decoded = self._decode(max_records, max_bytes)
         if self._decoded is None and not self._chunks and self.fetch_offset > self._position:
             self._position, self._leader_epoch = self.fetch_offset, self.last_fetched_epoch
         return self._decoded
 
-    def skip(self, batches: FetchedBatches) -> None:
-        """Move the position behind batches without records for the application."""
-        if batches.position > self._position:
-            self._position, self._leader_epoch = batches.position, batches.leader_epoch
+    def _decode(self, max_records: int, max_bytes: int) -> Records | None:
+        """Return the next records of one chunk; None if there are none, or decoding is suspended.
+
+        Args:
+            max_records: The most records to return.
+            max_bytes: No further batch is decoded after this many bytes.
+
+        Raises:
+            CorruptRecord: All records before the corrupt data were returned.
+            KafkaError: The error passed to `end_with_error`.
+        """
+        while self._chunks:
+            chunk = self._chunks[0]
+            batches, before = chunk.batches, chunk.size_bytes
+            records = batches.take(max_records, max_bytes - self.decoded_bytes)
+            assert not isinstance(batches, UnreadableBatches)
+            self.decoded_bytes += batches.decoded_bytes
+            if batches.exhausted:
+                self._chunks.popleft()
+                self.size_bytes -= before
+            else:
+                chunk.size_bytes = min(before, batches.remaining_bytes)
+                self.size_bytes -= before - chunk.size_bytes
+            if len(records):
+                return records
+            # Only control batches, or records of aborted transactions.
+            if batches.position > self._position:
+                self._position, self._leader_epoch = batches.position, batches.leader_epoch
+            if not batches.exhausted:
+                self.suspended_batches = batches
+                return None
+        return None
 
     def _set_decoded(self, records: Records | None) -> None:
         self._decoded = records
@@ -234,39 +302,36 @@ class FetchBuffer(BatchQueue):
 
     # --- processed records ---
 
-    def _mark_unprocessed(self, caller: object, start: int) -> UnprocessedRange:
-        unprocessed = self._unprocessed.get(caller)
-        if unprocessed is None:
-            if len(self._unprocessed) >= MAX_CALLERS:
-                caller = _UNTRACKED
-                unprocessed = self._unprocessed.get(caller)
-            if unprocessed is None:
-                if caller is _UNTRACKED:
-                    logger.warning(
-                        "more than %d tasks took records and did not call again: offsets after"
-                        " these records are not committed automatically; call the consumer from"
-                        " the same task each time, or call commit() with offsets",
-                        MAX_CALLERS,
-                        extra=log_fields(),
-                    )
-                unprocessed = self._unprocessed[caller] = UnprocessedRange(start)
+    def _mark_unprocessed(self, caller: object, start: int) -> object:
+        """Note that records from `start` on are delivered; return for whom they are noted."""
+        unprocessed = self._unprocessed_from
+        if caller not in unprocessed and len(unprocessed) >= MAX_CALLERS:
+            caller = _UNTRACKED
+            if caller not in unprocessed:
+                logger.warning(
+                    "more than %d tasks took records and did not call again: offsets after"
+                    " these records are not committed automatically; call the consumer from"
+                    " the same task each time, or call commit() with offsets",
+                    MAX_CALLERS,
+                    extra=log_fields(),
+                )
         # mutation: earlier-chunks-count-as-processed
-        unprocessed.start = min(unprocessed.start, start)
-        return unprocessed
+        unprocessed[caller] = min(unprocessed.get(caller, start), start)
+        return caller
 
     def mark_processed(self, caller: object) -> None:
         """Count all records delivered to `caller` as processed, because it calls again."""
-        self._unprocessed.pop(caller, None)
+        self._unprocessed_from.pop(caller, None)
 
     @property
     def processed_offset(self) -> int:
         """All records before this offset are processed by the tasks that received them."""
         position = self.position
         # mutation: commit-passes-running-record
-        if not self._unprocessed:
+        if not self._unprocessed_from:
             return position
         # mutation: commit-passes-slower-task
-        return min(unprocessed.start for unprocessed in self._unprocessed.values())
+        return min(self._unprocessed_from.values())
 
 
 _UNTRACKED = object()

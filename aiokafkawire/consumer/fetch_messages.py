@@ -38,6 +38,7 @@ def isolation_level(config: ConsumerConfig) -> IsolationLevel:
 def fetch_request(
     session_request: SessionRequest,
     config: ConsumerConfig,
+    isolation: IsolationLevel,
     version: int,
     *,
     short_wait: bool = False,
@@ -72,7 +73,7 @@ def fetch_request(
         max_wait_ms=min(wait_ms, SHORT_FETCH_WAIT_MS) if short_wait else wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=config.fetch_max_bytes,
-        isolation_level=isolation_level(config),
+        isolation_level=isolation,
         session_id=session_request.session_id,
         session_epoch=session_request.epoch,
         topics=list(topics.values()),

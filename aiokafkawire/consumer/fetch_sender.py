@@ -1,7 +1,4 @@
-"""Sends fetch requests to brokers, and backs off a broker that fails.
-
-Knows no positions; see `batch_queue`.
-"""
+"""Sends fetch requests to brokers, and backs off a broker that fails. Share groups use it too."""
 
 from __future__ import annotations
 

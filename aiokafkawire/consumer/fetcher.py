@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
@@ -181,8 +182,12 @@ class Fetcher:
                 plan.node,
                 VersionedRequest(
                     ApiKey.FETCH,
-                    lambda version: fetch_request(
-                        session_request, self._config, version, short_wait=plan.short_wait
+                    partial(
+                        fetch_request,
+                        session_request,
+                        self._config,
+                        self._isolation,
+                        short_wait=plan.short_wait,
                     ),
                 ),
                 max_version=session_request.max_version,

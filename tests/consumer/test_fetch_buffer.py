@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from aiokafkawire.consumer import fetch_buffer as buffer_module
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records import FetchedRange, control_batch, find_fetched_range
+from aiokafkawire.records import FetchedRange, control_batch, decode_fetch, find_fetched_range
 
-from .record_data import fetched, log
+from .record_data import P0, fetched, log
 
 
 def filled(*sizes: int, start: int = 0) -> FetchBuffer:
@@ -37,6 +37,34 @@ def test_records_are_delivered_in_order_and_the_position_follows() -> None:
     assert rest.offsets() == [2, 3, 4, 5, 6]
     assert (buffer.position, buffer.is_empty) == (7, True)
     assert buffer.take(100, "a") is None
+
+
+def test_decoded_records_free_the_buffer() -> None:
+    buffer = FetchBuffer(0)
+    first, second = log(3), log(2, start=3)
+    add(buffer, first)
+    add(buffer, second)
+    assert buffer.size_bytes == len(first) + len(second)
+    offsets = []
+    while (records := buffer.take(2, "a")) is not None:
+        offsets.append(records.offsets())
+    assert offsets == [[0, 1], [2], [3, 4]]
+    assert buffer.size_bytes == 0
+
+
+def test_decoding_is_suspended_for_a_batch_to_decompress_in_a_thread() -> None:
+    buffer = FetchBuffer(0)
+    data = log(3)
+    batches = decode_fetch(*P0, data, 0, max_inline_bytes=len(data) - 1)
+    buffer.add(batches, len(data), find_fetched_range(data, 0))
+    assert buffer.take(10, "a") is None
+    assert buffer.suspended_batches is batches
+    assert batches.offloaded is not None
+    batches.offloaded.decompress()
+    records = buffer.take(10, "a")
+    assert records is not None
+    assert records.offsets() == [0, 1, 2]
+    assert buffer.suspended_batches is None
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
@@ -213,7 +241,7 @@ def test_the_number_of_tracked_callers_is_limited(
     for number in range(9):
         buffer.mark_processed(number)
     assert buffer.processed_offset == 3  # records of untracked callers never count as processed
-    assert len(buffer._unprocessed) == 1
+    assert len(buffer._unprocessed_from) == 1
 
 
 def test_records_of_untracked_cursors_never_count_as_processed(

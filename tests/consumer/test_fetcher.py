@@ -22,7 +22,7 @@ from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.consumer.partition_states import Fetching, PositionOutOfRange
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecord, RecordTooLarge
-from aiokafkawire.records import fetched_range
+from aiokafkawire.records import IsolationLevel, fetched_range
 from aiokafkawire.records.batch import batch_crc
 from aiokafkawire.runtime import TaskHandle
 from aiokafkawire.types import TopicPartition
@@ -38,6 +38,7 @@ from .helpers import TIMEOUT_S, consumer, numbers, orders_broker, produce, read,
 from .record_data import P0, P1, Planner, log
 
 TOPIC_ID = UUID(int=5)
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
 def plan() -> FetchPlan:
@@ -51,10 +52,9 @@ def session_request(plan: FetchPlan) -> SessionRequest:
 
 
 def test_a_request_has_topic_names_and_ids() -> None:
-    config = make_config(
-        ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"}
-    )
-    request = fetch_request(session_request(plan()), config, 17)
+    config = make_config(ConsumerConfig, {"bootstrap_servers": "b"})
+    committed = IsolationLevel.READ_COMMITTED
+    request = fetch_request(session_request(plan()), config, committed, 17)
     assert (request.max_wait_ms, request.min_bytes, request.isolation_level) == (500, 1, 1)
     assert (request.session_id, request.session_epoch) == (0, 0)
     (topic,) = request.topics
@@ -73,7 +73,7 @@ def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     (found,) = Planner(FetchLimits(1_000, 500)).plan(
         positions, lambda tp: LeaderAndEpoch(1, 4), 0.0
     )
-    request = fetch_request(session_request(found), config, version)
+    request = fetch_request(session_request(found), config, UNCOMMITTED, version)
     wire.encode(request, version)
     assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)
 
@@ -86,7 +86,13 @@ def data(index: int, **fields: Any) -> FetchPartitionData:
 def test_a_fetch_that_leaves_out_a_full_partition_has_a_short_max_wait() -> None:
     config = make_config(ConsumerConfig, {"bootstrap_servers": "b"})
     waits = [
-        fetch_request(session_request(plan()), config, 17, short_wait=short_wait).max_wait_ms
+        fetch_request(
+            session_request(plan()),
+            config,
+            UNCOMMITTED,
+            17,
+            short_wait=short_wait,
+        ).max_wait_ms
         for short_wait in (True, False)
     ]
     assert waits == [SHORT_FETCH_WAIT_MS, 500]

@@ -14,7 +14,7 @@ from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer import RebalanceListener, listener_callbacks
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.delivery import RecordDelivery
-from aiokafkawire.consumer.fetch_buffer import BufferCursor, UnprocessedRange
+from aiokafkawire.consumer.fetch_buffer import BufferCursor
 from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.consumer.partition_states import AwaitingCommitted, Seek
@@ -165,7 +165,7 @@ async def test_revoked_partitions_are_withdrawn_committed_and_removed() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
-        cursor = it.delivery.cursor = BufferCursor(["a record"], UnprocessedRange(0))  # type: ignore[list-item]
+        cursor = it.delivery.cursor = BufferCursor(["a record"], None)  # type: ignore[list-item]
         it.rebalance.prepare_revoke((P0,))
         assert it.delivery.cursor is None
         assert cursor.next() is None
