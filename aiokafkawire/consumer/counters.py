@@ -37,7 +37,10 @@ class ConsumerCounters:
     def record_fetch(self, latency_s: float) -> None:
         """Count a Fetch response, with its latency in seconds."""
         self.fetches += 1
-        self.fetch_latency.record(latency_s)
+        latency = self.fetch_latency
+        latency.count += 1
+        latency.sum_s += latency_s
+        latency.latest_max_s = max(latency.latest_max_s, latency_s)
 
     def fetch_metrics(self) -> Numbers:
         """Return the metrics of Fetch or ShareFetch requests."""

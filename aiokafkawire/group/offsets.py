@@ -287,7 +287,10 @@ class GroupOffsets:
             if isinstance(error, UnsupportedVersion):
                 explain_unsupported(error)
             return CommitRequestFailed(effect.request, error)
-        self.commit_latency.record(self._runtime.clock.now() - sent_at)
+        latency, latency_s = self.commit_latency, self._runtime.clock.now() - sent_at
+        latency.count += 1
+        latency.sum_s += latency_s
+        latency.latest_max_s = max(latency.latest_max_s, latency_s)
         codes = read_commit_codes(response, ids)
         self._log_commit(effect.offsets, codes, commit_identity, broker)
         current = self._commit_identity()

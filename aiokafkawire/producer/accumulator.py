@@ -394,17 +394,15 @@ class Accumulator:
             max_bytes: Limit for all batches together; the first batch may exceed it.
             due: `sendable_at` has just returned that a batch is due.
         """
-        flushing = self.flushes_in_progress > 0
         taken: list[Batch] = []
         size = 0
         active, totals = self._active.get(node, {}), self.totals
         only_due, timeout_s = due and len(active) == 1, self.config.queue.delivery_timeout_s
         for queue in list(active):
-            if not only_due and queue.sendable_at(flushing) > now:
+            if not only_due and queue.sendable_at(self.flushes_in_progress > 0) > now:
                 continue
             batch = self._close_head(queue)
-            batch_bytes = batch.size_bytes
-            size += batch_bytes
+            size += (batch_bytes := batch.size_bytes)
             if taken and (size > max_bytes or batch.oversize_disconnects):
                 break
             queue.take(batch)
@@ -412,7 +410,9 @@ class Accumulator:
             totals.batches_sent += 1
             totals.batches_resent += batch.attempts > 1
             totals.batch_bytes_sent += batch_bytes
-            totals.queue_time.record(now - batch.expires_at + timeout_s)
+            totals.queue_time.count += 1
+            totals.queue_time.sum_s += (queued_s := now - batch.expires_at + timeout_s)
+            totals.queue_time.latest_max_s = max(totals.queue_time.latest_max_s, queued_s)
             del active[queue]
             if queue.waiting:
                 active[queue] = None  # behind the others

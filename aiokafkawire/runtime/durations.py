@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 __all__ = ("Durations",)
 
 
+@dataclass(slots=True)
 class Durations:
     """Measured times, in seconds.
+
+    The code that measures adds to the fields, because a call for each time would cost more.
 
     Attributes:
         count: Number of times; never decreases.
         sum_s: Their sum; never decreases.
+        latest_max_s: The longest since the last `take_latest_max_s`.
+        earlier_max_s: The longest before.
     """
 
-    __slots__ = ("_earlier_max_s", "_latest_max_s", "count", "sum_s")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sum_s = 0.0
-        self._latest_max_s = 0.0
-        self._earlier_max_s = 0.0
-
-    def record(self, duration_s: float) -> None:
-        """Add a time."""
-        self.count += 1
-        self.sum_s += duration_s
-        if duration_s > self._latest_max_s:  # noqa: PLR1730 - several times faster than `max`
-            self._latest_max_s = duration_s
+    count: int = 0
+    sum_s: float = 0.0
+    latest_max_s: float = 0.0
+    earlier_max_s: float = 0.0
 
     @property
     def average_s(self) -> float:
@@ -36,10 +33,10 @@ class Durations:
     @property
     def max_s(self) -> float:
         """The longest of all times."""
-        return max(self._latest_max_s, self._earlier_max_s)
+        return max(self.latest_max_s, self.earlier_max_s)
 
     def take_latest_max_s(self) -> float:
         """Return the longest time since the last call."""
-        latest, self._latest_max_s = self._latest_max_s, 0.0
-        self._earlier_max_s = max(self._earlier_max_s, latest)
+        latest, self.latest_max_s = self.latest_max_s, 0.0
+        self.earlier_max_s = max(self.earlier_max_s, latest)
         return latest

@@ -123,7 +123,8 @@ class Kafka:
 
     `directory` keeps the data beyond `close()`; without it a temporary one is used.
     `properties` go over the defaults of the `settings` module. `ports` are the clients'
-    ports, one a node; without them free ones are chosen, and kept over restarts. `apart`: the
+    ports, one a node; without them free ones are chosen, and kept over restarts. `classes` is a
+    folder of compiled classes beside Kafka's own. `apart`: the
     nodes talk to each other on ports of their own (KRaft alone), and clients can be cut off alone.
     """
 
@@ -137,6 +138,7 @@ class Kafka:
         ports: Sequence[int] | None = None,
         apart: bool = False,
         java_options: Sequence[str] = JAVA_OPTIONS,
+        classes: Path | None = None,
     ) -> None:
         self.release = _release(version)
         if not 1 <= nodes <= MAX_NODES:
@@ -149,6 +151,7 @@ class Kafka:
         self._apart = apart
         self._properties = dict(properties or {})
         self._java_options = tuple(java_options)
+        self._classes = classes
         self._given_directory = directory
         self._directory: Path | None = None
         self._zookeeper: ZooKeeper | None = None
@@ -292,7 +295,8 @@ class Kafka:
         # A relative name: each process runs in its own folder.
         options = ("-Dlog4j.configuration=file:log4j.properties",)
         log_options = options if needs_log4j(self.release) else _LOG_OPTIONS
-        return (str(java), *self._java_options, *log_options, "-cp", f"{jars}/*")
+        classpath = f"{jars}/*" if self._classes is None else f"{jars}/*:{self._classes}"
+        return (str(java), *self._java_options, *log_options, "-cp", classpath)
 
     def _lay_out(self) -> tuple[Node, ...]:
         if self._directory is None:

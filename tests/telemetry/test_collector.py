@@ -47,6 +47,12 @@ class Client:
     async def sleep_until(self, deadline: float) -> None:
         raise NotImplementedError
 
+    def wait(self, seconds: float) -> None:
+        """Measure that a batch waited."""
+        self.queue_time.count += 1
+        self.queue_time.sum_s += seconds
+        self.queue_time.latest_max_s = max(self.queue_time.latest_max_s, seconds)
+
     def collect(self, subscription: TelemetrySubscription = DELTAS) -> ResourceMetrics:
         (resource,) = decode_metrics_data(self.collector.collect(subscription))
         return resource
@@ -97,11 +103,11 @@ def test_a_refused_push_is_contained_in_the_next_one() -> None:
     client.metrics["records_failed_total"] = 3
     assert client.values() == {"record.error.total": [3]}
     client.metrics["records_failed_total"] = 5
-    client.queue_time.record(0.5)
+    client.wait(0.5)
     client.values()
     client.collector.discard()
     client.metrics["records_failed_total"] = 6
-    client.queue_time.record(0.25)
+    client.wait(0.25)
     assert client.values() == {
         "record.error.total": [3],
         "record.queue.time.avg": [375.0],
@@ -136,7 +142,7 @@ def test_measured_times_since_the_last_push() -> None:
     client = Client()
     assert client.values() == {}
     for seconds in (0.1, 0.3):
-        client.queue_time.record(seconds)
+        client.wait(seconds)
     assert client.values() == {
         "record.queue.time.avg": [pytest.approx(200)],
         "record.queue.time.max": [300],
