@@ -67,7 +67,6 @@ INTRODUCED_IN: Mapping[ApiKey, str] = {
     ApiKey.WRITE_TXN_MARKERS: "0.11.0:0 2.8:1 4.2:2",
     ApiKey.INIT_PRODUCER_ID: "0.11.0:0 2.0:1 2.4:2 2.5:3 2.7:4 3.8:5",
     ApiKey.FIND_COORDINATOR: "0.8.2:0 0.11.0:1 2.0:2 2.4:3 3.0:4 3.8:5 3.9:6",
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "3.7:0",
 }
 """Highest version by release (`release:version`); an API does not exist before its first entry."""
 

@@ -84,7 +84,6 @@ TARGETS: Mapping[ApiKey, Target] = {
     ApiKey.WRITE_TXN_MARKERS: Target.PARTITION_LEADER,
     ApiKey.INIT_PRODUCER_ID: Target.TRANSACTION_COORDINATOR,
     # Client metrics.
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Target.ANY_BROKER,
 }
 """Target of each API, unless the operation chooses another one."""
 

@@ -8,7 +8,13 @@ from uuid import UUID
 
 from aiokafkawire.cluster import Cluster, ToAnyNode
 from aiokafkawire.connection import BrokerClient, Channel
-from aiokafkawire.errors import IllegalState, KafkaError, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.errors import (
+    ClientClosed,
+    IllegalState,
+    KafkaError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from aiokafkawire.logs import MAX_LISTED
 from aiokafkawire.records.compression import compress
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, TaskHandle
@@ -35,6 +41,10 @@ TERMINATING_PUSH_S = 1.0
 
 RECHECK_S = 5.0
 """Time after which a request looks again for a connection that is open and not throttled."""
+
+
+CLOSED_CHECK_S = 1.0
+"""Interval at which `client_instance_id` checks whether the client still runs."""
 
 
 class ClientTelemetryReporter:
@@ -77,8 +87,13 @@ class ClientTelemetryReporter:
             raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
         deadline = self._clock.now() + timeout_ms / 1_000
         while isinstance(self._machine.state, states.SubscriptionInProgress):
-            if not await self._changed.wait(deadline):
-                raise RequestTimedOut(f"no response within {timeout_ms} ms")
+            if self._clock.now() >= deadline:
+                raise RequestTimedOut(
+                    f"no response within {timeout_ms} ms", api="GetTelemetrySubscriptions"
+                )
+            if not self._supervisor.is_running:
+                raise ClientClosed("the client is closed")
+            await self._changed.wait(min(deadline, self._clock.now() + CLOSED_CHECK_S))
         if self._machine.client_instance_id == ZERO_UUID:
             self._machine.assign_client_instance_id(await self._request_id(deadline))
         return self._machine.client_instance_id
@@ -105,6 +120,7 @@ class ClientTelemetryReporter:
         self._task.cancel()
         await self._task.wait()
         self._machine.handle(events.TelemetryCloseRequested(), self._clock.now())
+        self._changed.set()
         if isinstance(self._machine.state, states.TerminatingPushNeeded):
             await self._request_when_possible(TERMINATING_PUSH_S)
 

@@ -13,8 +13,14 @@ import pytest
 
 from aiokafkawire import Admin, Consumer, Producer, ShareConsumer
 from aiokafkawire.admin import ConfigResource, ConfigResourceType
-from aiokafkawire.broker import Answer, ApiKey, Broker, ClientMetrics, Drop
-from aiokafkawire.errors import IllegalState, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.broker import Answer, ApiKey, Broker, ClientMetrics, Close, Corrupt, Drop
+from aiokafkawire.errors import (
+    ClientClosed,
+    IllegalState,
+    KafkaError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from aiokafkawire.telemetry import reporter
 from aiokafkawire.telemetry.collector import MetricsCollector
 from aiokafkawire.wire import ErrorCode
@@ -269,3 +275,43 @@ async def test_no_id_in_time(broker: Broker) -> None:
         for wrong in (-1, "1"):
             with pytest.raises((TypeError, ValueError), match="timeout_ms must be"):
                 await admin.client_instance_id(timeout_ms=wrong)  # type: ignore[arg-type]
+
+
+async def test_a_call_for_the_id_ends_with_the_client(broker: Broker) -> None:
+    broker.on(SUBSCRIBE, Drop())
+    admin = Admin(**broker.client_options())
+    await admin.start()
+    await admin.list_topics()
+    await broker.wait_for_request(SUBSCRIBE, timeout_s=LIMIT_S)
+    errors: list[Exception] = []
+
+    async def ask() -> None:
+        try:
+            await admin.client_instance_id()
+        except KafkaError as error:
+            errors.append(error)
+
+    with anyio.fail_after(LIMIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            await admin.stop()
+    assert [type(error) for error in errors] == [ClientClosed]
+
+
+@pytest.mark.parametrize("api_key", [SUBSCRIBE, PUSH])
+async def test_a_lost_connection_is_no_failure(broker: Broker, api_key: ApiKey) -> None:
+    broker.on(api_key, Close(), times=1)
+    async with AsyncExitStack() as stack:
+        producer = await start(stack, "producer", broker)
+        await broker.wait_for_request(api_key, timeout_s=LIMIT_S)
+        await producer.send_and_wait("orders", b"pen")
+
+
+@pytest.mark.parametrize("api_key", [SUBSCRIBE, PUSH])
+async def test_a_damaged_response_is_no_failure(broker: Broker, api_key: ApiKey) -> None:
+    broker.on(api_key, Corrupt(), times=1)
+    async with AsyncExitStack() as stack:
+        producer = await start(stack, "producer", broker)
+        await broker.wait_for_request(api_key, timeout_s=LIMIT_S)
+        await producer.send_and_wait("orders", b"pen")
