@@ -22,7 +22,7 @@ from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_
 from aiokafkawire.cli.configs import parse_config, set_entries
 from aiokafkawire.cli.partition_arguments import describe_existing
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.errors import BrokerError, KafkaError
+from aiokafkawire.errors import BrokerError, InvalidOption, KafkaError
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.primitives import uuid_to_text
 
@@ -135,6 +135,10 @@ def _new_topics(
 ) -> list[NewTopic]:
     from aiokafkawire.admin import NewTopic  # noqa: PLC0415 - it imports every message
 
+    for name in names:
+        topic, colon, count = name.partition(":")
+        if colon and count.isdigit():  # as in `broker -t orders:3`
+            raise InvalidOption(f"{name!r} is no topic name; write {topic} -p {count}")
     return [NewTopic(name, partitions, replicas, configs=configs) for name in names]
 
 

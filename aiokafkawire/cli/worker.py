@@ -135,7 +135,8 @@ def find_worker(target: str) -> Worker:
     """
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
-        raise InvalidOption(f"{target!r:.80} must be MODULE:WORKER, such as billing.main:worker")
+        example = f"{module_name or 'billing.main'}:{attribute or 'worker'}"
+        raise InvalidOption(f"{target!r:.80} must be MODULE:WORKER, such as {example:.80}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

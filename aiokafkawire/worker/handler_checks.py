@@ -41,9 +41,12 @@ def _check_parameters(function: Callable[..., Any]) -> None:
         signature.bind(None)
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
+        write = f"async def {name}(record)"
+        if "self" in signature.parameters:  # the class has no instance yet
+            write = f"worker.on('orders')(service.{name}) with an instance"
         raise TypeError(
             f"a handler takes one argument, the record or the batch, not {name}{signature!s:.80}:"
-            f" write async def {name}(record)"
+            f" write {write}"
         ) from None
 
 

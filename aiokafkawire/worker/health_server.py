@@ -69,6 +69,12 @@ class HealthServer:
         """
         self._listener = await self._runtime.listen(Address(host, port))
         self._supervisor.spawn(self._accept, self._listener, name="health server")
+        logger.info(
+            "Health server: listening at http://%s with %s",
+            self._listener.address,
+            ", ".join(self._pages),
+            extra=dict(self._supervisor.fields),
+        )
         return self._listener.address
 
     async def aclose(self) -> None:

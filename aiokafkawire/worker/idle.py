@@ -102,7 +102,8 @@ class _IdleWait:
         if not self._session.has_been_assigned:
             return "no partitions were assigned"
         partitions = [
-            f"{work.tp} has {unfinished} unfinished records, {len(work.running)} running"
+            f"{work.tp} has {unfinished} unfinished {'record' if unfinished == 1 else 'records'},"
+            f" {len(work.running)} running"
             for work in self._scheduler.partitions
             if (unfinished := work.count_unfinished())
         ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
+
+from aiokafkawire.types import require_timeout, require_whole_number
 
 __all__ = ("DeadLetter", "Drop", "FailedAt", "Outcome", "Retry")
 
@@ -19,12 +20,15 @@ class Retry(Outcome):
         after_s: Delay in seconds. Defaults to the backoff of the `RetryPolicy`.
 
     Raises:
+        TypeError: The delay is not a number.
         ValueError: The delay is negative or not finite.
     """
 
     def __init__(self, after_s: float | None = None) -> None:
-        if after_s is not None and not 0 <= after_s < math.inf:
-            raise ValueError(f"after_s must be at least 0 and finite, not {after_s}")
+        if after_s is not None:
+            require_timeout("after_s", after_s)
+            if not 0 <= after_s < math.inf:
+                raise ValueError(f"after_s must be at least 0 and finite, not {after_s}")
         super().__init__("retry" if after_s is None else f"retry after {after_s:g} s")
         self.after_s = after_s
 
@@ -60,11 +64,12 @@ class FailedAt(Outcome):
         index: Place of the failed record in the batch, from 0.
 
     Raises:
+        TypeError: The index is not a whole number.
         ValueError: The index is negative.
     """
 
     def __init__(self, index: int) -> None:
-        index = operator.index(index)
+        require_whole_number("index", index, "FailedAt(0) for the first record")
         if index < 0:
             raise ValueError(f"index must be at least 0, not {index}")
         super().__init__(f"record {index} of the batch failed")

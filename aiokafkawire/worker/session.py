@@ -190,7 +190,7 @@ class WorkerSession(Session, RebalanceListener):
         logger.info(
             "Group %s: worker stops after its running handlers, at most %g s",
             self.config.group_id,
-            max(0.0, drain_deadline - self.runtime.clock.now()),
+            round(max(0.0, drain_deadline - self.runtime.clock.now()), 1),
             extra=dict(self._supervisor.fields),
         )
         close_s, limit = self.config.close_timeout_ms / 1_000, None

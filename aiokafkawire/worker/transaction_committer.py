@@ -23,6 +23,7 @@ from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.worker.committer import Committer
+from aiokafkawire.worker.failure_log import log_dead_letter
 from aiokafkawire.worker.outputs import OutputRecord, UncommittedRecord
 from aiokafkawire.worker.partition_work import PartitionWork
 from aiokafkawire.worker.scheduler import Scheduler
@@ -116,6 +117,9 @@ class TransactionCommitter(Committer):
             self._interrupted = None
             self._scheduler.finish_transaction(content)
             self._consumer.mark_committed(content.offsets)
+            for _, finished in content.finished:
+                if finished.failed is not None:
+                    log_dead_letter(finished.failed, finished.output[0].topic, self._fields)
             self.failing_since = None
 
     async def _run_transaction(self, content: TransactionContent, writes: list[_Write]) -> None:

@@ -270,7 +270,8 @@ class Worker(BaseClient[WorkerSession]):
                 that is due next is tried at once. If False, delays pass, also in virtual time.
 
         Raises:
-            TimeoutError: Records are left at the limit; the text names their partitions.
+            TimeoutError: Records are left at the limit; the text names their partitions. Running
+                handlers are cancelled.
             ClientClosed: The worker runs or has run. Use a `copy`.
             IllegalState: It is a worker of a share group.
             KafkaError: See `run`.
@@ -281,7 +282,13 @@ class Worker(BaseClient[WorkerSession]):
         results = self._results = WorkerResults()
         async with self:
             session = self._lifecycle.require_session()
-            await wait_until_idle(session, timeout_s=timeout_ms / 1_000, skip_delays=skip_delays)
+            try:
+                await wait_until_idle(
+                    session, timeout_s=timeout_ms / 1_000, skip_delays=skip_delays
+                )
+            except TimeoutError:
+                self.cancel_handlers()
+                raise
         return results
 
     def run_forever(

@@ -42,6 +42,14 @@ def test_topics_are_made_listed_and_deleted(cli: Cli, servers: str):
     assert b"made" not in cli("topics", "list", "-b", servers)[1]
 
 
+def test_the_number_of_partitions_is_an_option(cli: Cli, servers: str):
+    code, _, err = cli("topics", "create", "-b", servers, "orders:3")
+    assert (code, err.strip()) == (
+        2,
+        "aiokafkawire: 'orders:3' is no topic name; write orders -p 3",
+    )
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals are those of POSIX")
 def test_a_terminal_shows_the_list_each_time():
     """Several commands at a time keep the machine busy."""

@@ -46,7 +46,7 @@ def test_a_worker_is_found(module: str):
 @pytest.mark.parametrize(
     ("target", "text"),
     [
-        ("billing_app", "must be MODULE:WORKER"),
+        ("billing_app", "must be MODULE:WORKER, such as billing_app:worker"),
         (":worker", "must be MODULE:WORKER"),
         ("absent_app:worker", "there is no module 'absent_app'"),
         (

@@ -258,3 +258,7 @@ def test_limits_of_batches_are_checked():
         BatchPolicy(max_records=0)
     with pytest.raises(ValueError, match="at least 0"):
         FailedAt(-1)
+    with pytest.raises(
+        TypeError, match=r"index must be a whole number, not '1': write FailedAt\(0\)"
+    ):
+        FailedAt("1")  # type: ignore[arg-type]

@@ -75,6 +75,15 @@ def test_a_handler_takes_one_argument(worker: Worker):
             worker.on("orders")(function)
 
 
+def test_a_method_needs_its_instance(worker: Worker):
+    class Service:
+        async def bill(self, record: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"write worker\.on\('orders'\)\(service\.bill\)"):
+        worker.on("orders")(Service.bill)
+    worker.on("orders")(Service().bill)
+
+
 def test_other_arguments_of_a_handler_may_have_defaults(worker: Worker):
     @worker.on("orders")
     async def bill(record: Any, currency: str = "EUR", *rest: Any, **options: Any) -> None: ...

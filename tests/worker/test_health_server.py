@@ -39,6 +39,18 @@ async def request(address: Address, data: bytes) -> bytes:
                 return received
 
 
+async def test_the_address_is_logged(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "aiokafkawire.worker")
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    server = HealthServer(RealRuntime(), supervisor, PAGES)
+    address = await server.start("127.0.0.1", 0)
+    await server.aclose()
+    await supervisor.stop()
+    url = f"http://127.0.0.1:{address.port}"
+    assert caplog.messages == [f"Health server: listening at {url} with /livez, /readyz"]
+
+
 @pytest.mark.parametrize(
     ("data", "status", "body"),
     [

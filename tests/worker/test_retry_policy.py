@@ -109,9 +109,14 @@ def test_a_retry_policy_names_the_wrong_argument(arguments: dict[str, Any], text
         RetryPolicy(**arguments)
 
 
+def test_a_delay_is_a_number():
+    with pytest.raises(TypeError, match="after_s must be a number, not '5'"):
+        Retry("5")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("after_s", [-1, float("nan"), float("inf")])
 def test_a_retry_needs_a_finite_delay(after_s: float):
-    with pytest.raises(ValueError, match="after_s must be at least 0 and finite"):
+    with pytest.raises(ValueError, match=r"after_s must be (at least 0 and finite|a number)"):
         Retry(after_s)
 
 

@@ -113,7 +113,7 @@ async def test_a_copy_runs_with_other_options(broker: Broker):
 
 
 async def test_a_handler_that_hangs_is_named(broker: Broker):
-    worker = make_worker(broker.bootstrap_servers, drain_timeout_ms=0)
+    worker = make_worker(broker.bootstrap_servers, drain_timeout_ms=250_000)
 
     @worker.on("orders")
     async def process(record: Any) -> None:
@@ -121,7 +121,7 @@ async def test_a_handler_that_hangs_is_named(broker: Broker):
 
     await send(broker, b"1", b"2")
     with pytest.raises(TimeoutError, match="orders-0 has 2 unfinished records, 1 running"):
-        await run(worker, timeout_ms=300)
+        await run(worker, timeout_ms=300)  # which does not wait for the drain timeout
 
 
 async def test_the_failure_of_a_worker_is_raised(broker: Broker):

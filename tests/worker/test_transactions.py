@@ -201,7 +201,9 @@ async def test_output_of_failed_attempts_is_not_written(broker: Broker):
     assert await values(broker, "billing.dead", "read_committed") == [b"3"]
 
 
-async def test_retries_and_dead_letters_are_written_once(broker: Broker):
+async def test_retries_and_dead_letters_are_written_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+):
     worker = make_worker(broker)
 
     @worker.on("orders", retries=RetryPolicy(attempts=1, delays_ms=(60_000,)))
@@ -215,6 +217,8 @@ async def test_retries_and_dead_letters_are_written_once(broker: Broker):
     assert await values(broker, "billing.retry.1m", "read_committed") == [b"1", b"3"]
     assert await values(broker, "billing.dead", "read_committed") == [b"3"]
     assert results.processed.values() == [b"0", b"2", b"4", b"1"]
+    (line,) = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
+    assert "written to billing.dead at attempt 2 (all attempts failed)" in line
 
 
 async def test_output_behind_an_unfinished_record_waits(broker: Broker):
