@@ -67,7 +67,11 @@ class HealthServer:
         Raises:
             OSError: The address cannot be bound.
         """
-        self._listener = await self._runtime.listen(Address(host, port))
+        address = Address(host, port)
+        try:
+            self._listener = await self._runtime.listen(address)
+        except OSError as error:
+            raise OSError(error.errno, f"health server at {address}: {error.strerror}") from error
         self._supervisor.spawn(self._accept, self._listener, name="health server")
         logger.info(
             "Health server: listening at http://%s with %s",

@@ -278,7 +278,10 @@ class Worker(BaseClient[WorkerSession]):
         """
         require_timeout("timeout_ms", timeout_ms)
         if self.config.is_share:
-            raise IllegalState("run_until_idle: other members may hold records of a share group")
+            raise IllegalState(
+                "run_until_idle: other members may hold records of a share group; in tests, call"
+                " it on worker.copy(group_type='consumer')"
+            )
         results = self._results = WorkerResults()
         async with self:
             session = self._lifecycle.require_session()

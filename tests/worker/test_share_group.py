@@ -387,11 +387,16 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any]):
         Worker(bootstrap_servers="localhost:1", group_id=GROUP, **options)
 
 
-async def test_a_share_group_is_never_known_to_be_idle(broker: Broker):
+async def test_a_share_group_is_never_known_to_be_idle_but_a_consumer_group_is(broker: Broker):
     worker = make_worker(broker)
     worker.on("jobs", order_by=None)(ignore)
-    with pytest.raises(IllegalState, match="share group"):
+    with pytest.raises(IllegalState, match=r"worker\.copy\(group_type='consumer'\)"):
         await worker.run_until_idle()
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await producer.send_and_wait("jobs", b"1")
+    with anyio.fail_after(WITHIN_S):
+        results = await worker.copy(group_type="consumer").run_until_idle()
+    assert results.processed.values() == [b"1"]
 
 
 def test_a_broker_that_does_not_respond_leaves_time_for_the_others():

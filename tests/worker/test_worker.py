@@ -456,9 +456,10 @@ async def test_stop_in_a_handler_is_refused(broker: Broker):
 
 async def test_a_health_port_that_is_taken_is_found_before_the_clients_start(broker: Broker):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        worker = make_worker(broker, health_port=taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        worker = make_worker(broker, health_port=port)
         worker.on("orders")(ignore)
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(OSError, match=rf"health server at 127\.0\.0\.1:{port}: .*in use"):
             await worker.start()
     assert "billing.dead" not in broker.topics
 
