@@ -96,13 +96,16 @@ def deserializer_of(name: Literal["key", "value"], wanted: Any) -> Deserializer 
     try:
         return make_deserializer(wanted)
     except TypeError as error:
-        raise TypeError(f"{name}: {error}") from None
+        raise TypeError(f"{name}: {error}, such as {name}=json.loads") from None
 
 
 def check_share(order_by: OrderBy, retries: RetryPolicy | None, batch: BatchPolicy | None) -> None:
     """Check that a share group allows the arguments of a handler."""
     if order_by is not None:
-        raise ValueError("order_by must be None: a share group keeps no order")
+        raise ValueError(
+            f"order_by must be None, not {order_by!r:.80}, as a share group keeps no order: write"
+            " @worker.on('jobs', order_by=None)"
+        )
     if batch is not None:
         raise ValueError("batch: a worker of a share group processes single records")
     if retries is not None and retries.delays_ms:
@@ -111,7 +114,10 @@ def check_share(order_by: OrderBy, retries: RetryPolicy | None, batch: BatchPoli
 
 def positive_s(timeout_ms: float) -> float:
     """Return a positive timeout in seconds."""
-    require_timeout("timeout_ms", timeout_ms)
+    try:
+        require_timeout("timeout_ms", timeout_ms)
+    except TypeError as error:
+        raise TypeError(f"{error}: write timeout_ms=5_000") from None
     if timeout_ms <= 0:
         raise ValueError(f"timeout_ms must be positive, not {timeout_ms}")
     return timeout_ms / 1_000

@@ -55,8 +55,8 @@ def test_the_decorator_needs_parentheses(worker: Worker):
             "batch must be a BatchPolicy, not 5: write batch=BatchPolicy(max_records=5)",
         ),
         ({"batch": True}, "batch must be a BatchPolicy, not True: write batch=BatchPolicy(max"),
-        ({"timeout_ms": "5s"}, "timeout_ms must be a number, not '5s'"),
-        ({"value": 3}, "value: pass a type or a function, not 3"),
+        ({"timeout_ms": "5s"}, "timeout_ms must be a number, not '5s': write timeout_ms=5_000"),
+        ({"value": 3}, "value: pass a type or a function, not 3, such as value=json.loads"),
         ({"key": set}, "key: set is not supported: pass a pydantic model"),
     ],
 )
