@@ -101,7 +101,9 @@ async def consumer(setup: Setup, max_records: int = MAX_RECORDS) -> AsyncIterato
         yield opened
 
 
-async def in_values(consumer: Consumer, setup: Setup, count: int) -> int:
+async def in_values(
+    consumer: Consumer | aiokafkawire.ShareConsumer, setup: Setup, count: int
+) -> int:
     """Read values without making records."""
     return await common.in_lists(
         consumer, setup, count, lambda records: sum(len(value) for value in records.values())
@@ -162,6 +164,7 @@ SIDES: Mapping[str, Side] = {
     "getmany-values": working(in_values, consumer),
     "async-for": working(common.one_by_one, consumer),
     "share-getmany": working(common.in_lists, share_consumer),
+    "share-getmany-values": working(in_values, share_consumer),
     "share-async-for": working(common.one_by_one, share_consumer),
     "commit": working(commit, group_consumer),
     "arrow": working(to_arrow, partial(consumer, max_records=ARROW_RECORDS)),
