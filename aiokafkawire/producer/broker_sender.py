@@ -14,7 +14,7 @@ import logging
 from functools import partial
 
 from aiokafkawire.cluster import MetadataSnapshot
-from aiokafkawire.connection import Backoff, Channel, ConnectionKind
+from aiokafkawire.connection import Channel, ConnectionKind
 from aiokafkawire.connection.node_api_versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.logs import log_fields
@@ -28,7 +28,6 @@ from aiokafkawire.producer.produce_request import (
     FIRST_FLEXIBLE_PRODUCE,
     FIRST_WITH_FORMAT_2,
     BuiltRequest,
-    ProduceParams,
     ProduceTemplate,
     build_from_template,
     build_request,
@@ -36,8 +35,6 @@ from aiokafkawire.producer.produce_request import (
 )
 from aiokafkawire.producer.sender_context import SenderContext
 from aiokafkawire.producer.topic_queues import TopicQueues
-from aiokafkawire.producer.transactions import concurrent_transactions_backoff
-from aiokafkawire.records import Compression
 from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Future, Timer
 from aiokafkawire.types import NodeId, TopicPartition
@@ -51,8 +48,7 @@ logger = logging.getLogger("aiokafkawire.producer")
 OFFLOAD_BYTES = 64 * 1024
 """Batches of at least this size are compressed outside the event loop."""
 
-_PRODUCE, _NO_COMPRESSION = ApiKey.PRODUCE, Compression.NONE
-_APPENDED = BatchAction.APPENDED
+_PRODUCE, _APPENDED = ApiKey.PRODUCE, BatchAction.APPENDED
 
 FIRST_WITH_FIVE_DEDUP_BATCHES = 4
 """Before this version (Kafka 1.0), a broker deduplicates only against the last batch."""
@@ -62,10 +58,9 @@ class BrokerSender:
     """Sends the batches of one broker in Produce requests."""
 
     def __init__(self, node_id: NodeId, context: SenderContext) -> None:
-        config = context.config
         self.node_id = node_id
         self._context = context
-        self._cluster = context.cluster
+        self._settings = context.settings
         self._accumulator = context.accumulator
         # The task waits here until a batch is due.
         self._timer = Timer(self.send_now)
@@ -78,23 +73,10 @@ class BrokerSender:
         self._sending = False
         self._request_error: KafkaError | None = None
         self._stopping = False
-        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._concurrent_transactions_backoff = concurrent_transactions_backoff(self._backoff)
         self._failures = 0
-        self._request_timeout_s = config.request_timeout_ms / 1_000
-        self._expects_response = config.required_acks != 0
-        self._params: ProduceParams = {
-            # mutation: acks-one-instead-of-all
-            "acks": config.required_acks,
-            "timeout_ms": config.request_timeout_ms,
-            "transactional_id": config.transactional_id,
-        }
         # The connection, and the metadata with which it was looked up.
         self._channel: Channel | None = None
-        self._broker = ""
         self._metadata: MetadataSnapshot | None = None
-        self._max_in_flight = config.max_in_flight_requests_per_connection
-        self._compression_enabled = context.accumulator.config.compression is not _NO_COMPRESSION
         self._now = context.runtime.clock.now
 
     def start(self) -> None:
@@ -150,7 +132,8 @@ class BrokerSender:
         producer_id_state = self._accumulator.producer_id_state
         if producer_id_state is not None and producer_id_state.current is None:
             self._context.producer_ids.check()
-        return NEVER if self._exclusive or self._in_flight >= self._max_in_flight else due_at
+        full = self._in_flight >= self._settings.max_in_flight
+        return NEVER if full or self._exclusive else due_at
 
     async def _compress_due(self) -> None:
         """Compress large batches outside the event loop, before they are drained."""
@@ -160,7 +143,7 @@ class BrokerSender:
 
     def _batches_to_compress(self, now: float) -> list[Batch]:
         """Return the large batches that are due and not compressed yet."""
-        if not self._compression_enabled:
+        if not self._settings.compresses:
             return []
         due = self._accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
         return [batch for batch in due if batch.records is not None and not batch.records.ready]
@@ -183,8 +166,8 @@ class BrokerSender:
         error, self._request_error = self._request_error, None
         if error is None:
             try:
-                client = self._cluster.broker_client(self.node_id)
-                deadline = self._now() + self._request_timeout_s
+                client = self._context.cluster.broker_client(self.node_id)
+                deadline = self._now() + self._settings.request_timeout_s
                 await client.ready(ApiKey.PRODUCE, deadline, ConnectionKind.PRODUCE)
             except ClientClosed:
                 raise
@@ -209,7 +192,7 @@ class BrokerSender:
             self._sending = True
             try:
                 while due_at <= self._now():
-                    if (self._in_flight or self._compression_enabled) and self._must_wait():
+                    if (self._in_flight or self._settings.compresses) and self._must_wait():
                         break
                     if not self._send_next():
                         break
@@ -228,13 +211,14 @@ class BrokerSender:
 
     def _send_next(self) -> bool:
         """Send the due batches in one request; return False if the task has to wait first."""
+        channel: Channel | None = None
         try:
             channel = self._open_channel(self._now())
             if channel is None:
                 return False
             built = self._build_next_request(channel)
         except KafkaError as error:
-            error.broker = error.broker or self._broker
+            error.broker = error.broker or (None if channel is None else channel.name)
             self._request_error = error
             self._timer.reschedule(AT_ONCE)
             return False
@@ -290,27 +274,28 @@ class BrokerSender:
 
     def _submit(self, built: BuiltRequest, channel: Channel, now: float) -> None:
         """Send a request whose batches were drained."""
-        message, deadline = built.encoded or built.request, now + self._request_timeout_s
+        message, settings = built.encoded or built.request, self._settings
+        deadline = now + settings.request_timeout_s
         try:
-            request = channel.submit(message, built.version, deadline, self._expects_response)
+            request = channel.submit(message, built.version, deadline, settings.expects_response)
         except KafkaError as error:
             self._fail_request(built, error)
             self._context.perform()
             return
         self._in_flight += 1
         self._exclusive = built.batches[0].oversize_disconnects > 0
-        request.set_done_callback(partial(self._on_response, built, self._broker))
+        request.set_done_callback(partial(self._on_response, built, channel.name))
 
     def _open_channel(self, now: float) -> Channel | None:
         """Return the connection if it can be written to now.
 
         Looks it up again after a disconnect or with new metadata.
         """
-        channel, metadata = self._channel, self._cluster.metadata
+        channel, metadata = self._channel, self._context.cluster.metadata
         if channel is None or not channel.is_usable or metadata is not self._metadata:
-            client = self._cluster.broker_client(self.node_id)
+            client = self._context.cluster.broker_client(self.node_id)
             channel = self._channel = client.ready_channel(ConnectionKind.PRODUCE)
-            self._broker, self._metadata = client.name, metadata
+            self._metadata = metadata
         elif channel.throttled_until > now:
             return None
         return channel
@@ -329,9 +314,9 @@ class BrokerSender:
                 accumulator.producer_id_state.max_dedup_batches = 1
             if version < FIRST_WITH_FORMAT_2:
                 context.producer_ids.on_idempotence_unsupported(
-                    UnsupportedVersion("a partition leader is older", broker=self._broker)
+                    UnsupportedVersion("a partition leader is older", broker=channel.name)
                 )
-        limit = context.config.max_request_size_bytes
+        limit = self._settings.max_request_bytes
         batches = accumulator.drain(self.node_id, self._now(), limit, due=True)
         if len(batches) == 1 and version >= FIRST_FLEXIBLE_PRODUCE:
             topic = accumulator.topics[batches[0].future.topic]
@@ -349,7 +334,7 @@ class BrokerSender:
                     batch.future.topic: accumulator.topics[batch.future.topic].topic_id
                     for batch in batches
                 },
-                **self._params,
+                **self._settings.params,
             )
         for batch, error in built.unsupported:
             self._handle_result(batch, AttemptResult(BatchAction.FAIL, error))
@@ -363,7 +348,7 @@ class BrokerSender:
 
     def _make_template(self, topic: TopicQueues, version: int) -> ProduceTemplate:
         template = topic.templates[version] = ProduceTemplate(
-            topic.name, topic.topic_id, version, **self._params
+            topic.name, topic.topic_id, version, **self._settings.params
         )
         return template
 
@@ -441,7 +426,7 @@ class BrokerSender:
         self._failures += 1
         context.accumulator.node_unreachable(self.node_id, error)
         context.cluster.request_update()
-        wait_s = self._backoff.delay(self._failures, context.runtime.rng)
+        wait_s = self._settings.backoff.delay(self._failures, context.runtime.rng)
         await context.runtime.clock.sleep_until(self._now() + wait_s)
 
     def _handle_result(
@@ -456,7 +441,9 @@ class BrokerSender:
         wait_s = 0.0
         if result.action is not BatchAction.SPLIT and not retry_now:
             concurrent = getattr(result.error, "code", None) == ErrorCode.CONCURRENT_TRANSACTIONS
-            backoff = self._concurrent_transactions_backoff if concurrent else self._backoff
+            backoff = self._settings.backoff
+            if concurrent:
+                backoff = self._settings.concurrent_transactions_backoff
             wait_s = backoff.delay(batch.attempts, context.runtime.rng)
         if result.action is BatchAction.OLD_MESSAGE_FORMAT:
             # Message formats before v2 have no producer ids.

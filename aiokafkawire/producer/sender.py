@@ -17,7 +17,7 @@ from aiokafkawire.producer.buffer_waiters import BufferWaiters
 from aiokafkawire.producer.observed_accumulator import ObservedAccumulator
 from aiokafkawire.producer.producer_id import ProducerIdManager
 from aiokafkawire.producer.send_observer import SendObserver
-from aiokafkawire.producer.sender_context import SenderContext
+from aiokafkawire.producer.sender_context import ProduceSettings, SenderContext
 from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager
@@ -103,7 +103,7 @@ class Sender:
             perform=self.perform,
         )
         self._context = SenderContext(
-            config,
+            ProduceSettings.from_config(config, self.accumulator.config.compression),
             runtime,
             supervisor,
             cluster,
