@@ -137,6 +137,8 @@ class ExecutorPool:
                 self._item_ended.set()
                 raise
             self._item_ended.set()
+            if item.partition.is_fenced:
+                self._wake_executors()  # records of the next assignment may have waited for it
             if scheduler.breaker is not None:
                 scheduler.breaker.on_ended(item)
                 self.wake()  # a pause may be over

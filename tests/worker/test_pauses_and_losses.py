@@ -9,11 +9,13 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.producer import Producer
-from aiokafkawire.worker import BatchPolicy, FailedAt, RetryPolicy, Worker
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.worker import BatchPolicy, FailedAt, RetryPolicy, Worker, session
 from tests.worker.helpers import until
 
 ONCE = RetryPolicy(attempts=1)
 HOUR_MS = 3_600_000
+ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture
@@ -96,6 +98,36 @@ async def test_failures_of_lost_partitions_are_ignored(servers: Any, batch: Any)
             go.set()
             await anyio.sleep(0.2)
             assert (calls, worker.metrics()["records_dead_total"]) == (2, 0)
+
+
+async def test_records_that_waited_for_a_lost_one_run_together(
+    servers: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(session, "POLL_TIMEOUT_MS", HOUR_MS)  # a poll would wake executors, too
+    worker = Worker(bootstrap_servers=servers, group_id="g")
+    release, run_together = anyio.Event(), anyio.Event()
+    running = 0
+
+    @worker.on("orders", order_by=None)
+    async def process(record: Any) -> None:
+        nonlocal running
+        if record.value == b"0" and not release.is_set():
+            await release.wait()
+        elif release.is_set():
+            running += 1
+            if running == 2:
+                run_together.set()
+            await run_together.wait()
+
+    with anyio.fail_after(20):
+        async with worker:
+            await until(lambda: worker.metrics()["records_processed_total"] == 39)
+            parts = worker._lifecycle.require_session()
+            parts.scheduler.replace(parts.scheduler.partition(ORDERS))
+            parts.clients.consumer.seek(ORDERS, 0)
+            await until(lambda: worker.metrics()["buffered_records"] == 20)
+            release.set()
+            await run_together.wait()
 
 
 async def test_a_batch_is_not_split_while_the_worker_stops(servers: Any):
