@@ -13,6 +13,7 @@ from aiokafkawire.consumer.receiving import Receiving
 from aiokafkawire.consumer.subscription import parse_topics
 from aiokafkawire.errors import (
     AcknowledgementFailed,
+    CorruptRecord,
     InvalidOption,
     KafkaError,
     RequestTimedOut,
@@ -340,6 +341,20 @@ class ShareConsumer(BaseClient[ShareConsumerSession], PushesMetrics):
                 offset=offset,
             )
         return Acknowledgement(pending, offset, lock, found[0].flush)
+
+    def corrupt_records(self, error: CorruptRecord) -> list[ShareRecord]:
+        """Return the records of a corrupt batch that this consumer holds.
+
+        They have offsets, but neither key nor value. Until you acknowledge them, or their locks
+        expire, no member gets them again::
+
+            for record in consumer.corrupt_records(error):
+                record.reject()
+
+        Args:
+            error: What a call for records of this consumer has raised last for its partition.
+        """
+        return self._running.delivery.corrupt_records(error)
 
     async def commit(
         self, *, timeout_ms: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import CorruptRecord
@@ -29,12 +29,14 @@ class DecodedRecords:
         records: Records with the count of their deliveries, in ascending order of offsets.
         gaps: Acquired offsets without a record: control records, or compacted ones.
         missing: Acquired offsets behind the last complete batch of the response.
+        unreadable: Acquired offsets in batches that cannot be read.
         error: The error of the first batch that cannot be read, or of `missing`.
     """
 
     records: list[tuple[Records, int]]
     gaps: list[int]
     missing: list[int] = field(default_factory=list)
+    unreadable: list[AcquiredOffsets] = field(default_factory=list)
     error: CorruptRecord | None = None
 
 
@@ -87,9 +89,20 @@ async def decode_acquired(
         if error is not None:
             decoded.error = decoded.error or error
             begin = error.next_offset
+            decoded.unreadable += _between(acquired, batches.position, begin)
     if decoded.error is None and acquired[-1].last >= batches.position:
         _add_missing(topic, partition, acquired, batches.position, decoded)
     return decoded
+
+
+def _between(
+    acquired: Sequence[AcquiredOffsets], first: int, end: int | None
+) -> Iterator[AcquiredOffsets]:
+    """Yield the acquired offsets from `first` on, before `end` unless it is None."""
+    for each in acquired:
+        last = each.last if end is None else min(each.last, end - 1)
+        if max(each.first, first) <= last:
+            yield AcquiredOffsets(max(each.first, first), last, each.delivery_count)
 
 
 async def _take_all(

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafkawire.consumer.record_cursor import CURSOR_RECORDS, RecordCursor
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import Clock, is_task_done
 from aiokafkawire.types import TopicPartition
 
 from .acknowledgements import AcknowledgeType
 from .acquire_limit import AcquireLimit
+from .corrupt_batches import CorruptBatches
 from .record import HeldRecords, ShareRecord
 from .records import ShareRecords
 
@@ -140,6 +142,7 @@ class ShareDelivery:
         self._queued = 0
         self._delivered_count = 0
         self._delivered: dict[object, list[DeliveredRecords]] = {}
+        self._corrupt: dict[TopicIdPartition, CorruptBatches] = {}  # the last of each partition
 
     # --- buffer ---
 
@@ -169,6 +172,17 @@ class ShareDelivery:
         """Append records that were acquired."""
         self._buffered.append(UndeliveredRecords(records, held))
         self._queued += len(records)
+
+    def add_corrupt(self, partition: TopicIdPartition, batches: CorruptBatches) -> None:
+        """Keep batches that cannot be read until the next ones of their partition."""
+        self._corrupt[partition] = batches
+
+    def corrupt_records(self, error: CorruptRecord) -> list[ShareRecord]:
+        """Return the held records of the batches for which an error was raised."""
+        for batches in self._corrupt.values():
+            if batches.error is error:
+                return batches.records()
+        return []
 
     def release_all_but(self, partitions: Collection[TopicIdPartition]) -> None:
         """Release the records of other partitions that are not delivered."""

@@ -9,7 +9,11 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ShareConsumerConfig
 from aiokafkawire.consumer.fetch_sender import FetchSender
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.errors import AcknowledgementFailed, KafkaError, UnknownServerError
+from aiokafkawire.errors import (
+    AcknowledgementFailed,
+    KafkaError,
+    UnknownServerError,
+)
 from aiokafkawire.group.topic_id_partition import Partitions, TopicIdPartition
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, Supervisor
@@ -17,6 +21,7 @@ from aiokafkawire.runtime.durations import Durations
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .acknowledgements import GAP, PartitionAcknowledgements, lock_ended_error
+from .corrupt_batches import CorruptBatches
 from .counters import ShareCounters
 from .decoding import DecodedRecords
 from .delivery import ShareDelivery
@@ -188,6 +193,11 @@ class ShareSessions:
         if partition not in self._assigned:
             self._delivery.release_all_but(self._assigned)
         if decoded.error is not None:
+            parts = [
+                (HeldRecords(node, partition, lock, count), first, last)
+                for first, last, count in decoded.unreadable
+            ]
+            self._delivery.add_corrupt(partition, CorruptBatches(decoded.error, parts))
             self.raise_in_next_call(decoded.error)
         self._notifier.notify_all()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from aiokafkawire.errors import CorruptRecord, DeserializationFailed
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Clock
@@ -110,6 +111,26 @@ class RecordIntake:
                 # A delivery that was not acknowledged may have ended a process.
                 # mutation: deliveries-do-not-count-as-attempts
                 item.attempts = group[0].delivery_count - 1
+            self._scheduler.add(item)
+
+    def add_corrupt(self, records: Sequence[ShareRecord], error: CorruptRecord) -> None:
+        """Add the records of a corrupt batch, as records that cannot be deserialized."""
+        logger.error(
+            "Group %s: %d records cannot be read, and count as failed: %s",
+            self._group_id,
+            len(records),
+            error,
+            extra=log_fields(error=error),
+        )
+        for record in records:
+            work = self._scheduler.partition(record.topic_partition)
+            if not work.is_active:
+                return
+            failure = DeserializationFailed("the batch of the record is corrupt", record=record)
+            failure.__cause__ = error
+            handler = self._handlers[record.topic].failing(failure)
+            item = WorkItem(work.offsets.add([record]), work, handler)
+            item.attempts = record.delivery_count - 1
             self._scheduler.add(item)
 
     def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:

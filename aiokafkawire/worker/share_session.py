@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.worker.acknowledger import Acknowledger, HeldRecordTracker
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.session import POLL_TIMEOUT_MS, WorkerSession
@@ -52,7 +53,14 @@ class ShareWorkerSession(WorkerSession):
                 if not can_take or (breaker is not None and not breaker.can_start):
                     await self._pool.wait_for_ended_item(clock.now() + POLL_TIMEOUT_MS / 1_000)
                     continue
-                batches = await consumer.getmany(timeout_ms=POLL_TIMEOUT_MS, max_records=room)
+                try:
+                    batches = await consumer.getmany(timeout_ms=POLL_TIMEOUT_MS, max_records=room)
+                except CorruptRecord as error:
+                    if self.config.on_exhausted == "stop":
+                        raise
+                    self._intake.add_corrupt(consumer.corrupt_records(error), error)
+                    self._pool.wake()
+                    continue
                 for tp, records in batches.items():
                     self._intake.add(tp, records)
                 if batches:

@@ -90,6 +90,7 @@ async def test_offsets_of_a_corrupt_batch_are_neither_records_nor_gaps() -> None
     assert decoded.error is not None
     assert (decoded.error.partition, decoded.error.offset) == (0, 2)
     assert decoded.error.next_offset == 5
+    assert decoded.unreadable == [(2, 4, 1)]
 
 
 async def test_batches_behind_corrupt_ones_are_read() -> None:
@@ -100,3 +101,4 @@ async def test_batches_behind_corrupt_ones_are_read() -> None:
     assert (decoded.gaps, decoded.missing) == ([], [])
     assert decoded.error is not None
     assert (decoded.error.offset, decoded.error.next_offset) == (2, 4)
+    assert decoded.unreadable == [(2, 3, 1), (4, 4, 1), (5, 5, 2), (8, 9, 2)]

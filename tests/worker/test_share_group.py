@@ -11,7 +11,7 @@ import pytest
 from aiokafkawire.admin import Admin, ConfigResource, ConfigResourceType
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import IllegalState, InvalidOption
+from aiokafkawire.errors import CorruptRecord, IllegalState, InvalidOption
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import Runtime, with_runtime
 from aiokafkawire.share import ShareConsumer, ShareRecord
@@ -238,6 +238,59 @@ async def test_deliveries_count_as_attempts(broker: Broker):
     assert attempts == [3]
     [(_, headers)] = await dead_letters(broker)
     assert headers["__dlq.errors.delivery.count"] == b"3"
+
+
+def damage(broker: Broker, offset: int) -> None:
+    """Flip a bit in the stored batch that begins at an offset."""
+    log = broker._partition("jobs", 0).log
+    read_before = log.read
+
+    def read(at: int, max_bytes: int, before: int | None = None) -> bytes:
+        data = bytearray(read_before(at, max_bytes, before))
+        position = 0
+        while position < len(data):
+            if int.from_bytes(data[position : position + 8]) == offset:
+                data[position + 67] ^= 1
+            position += 12 + int.from_bytes(data[position + 8 : position + 12])
+        return bytes(data)
+
+    log.read = read  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("on_exhausted", ["dead_letter", "reject"])
+async def test_records_of_a_corrupt_batch_are_failed_records(broker: Broker, on_exhausted: Any):
+    await fill(broker, None, b"0")
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await producer.send_many("jobs", [b"1", b"2"], partition=0)
+        await producer.flush()
+        await producer.send_and_wait("jobs", b"3")
+    damage(broker, 1)
+    processed: list[bytes] = []
+    worker = make_worker(broker, on_exhausted=on_exhausted)
+
+    @worker.on("jobs", order_by=None)
+    async def process(record: Any) -> None:
+        processed.append(record.value)
+
+    async with worker:
+        await wait_until_all_is_acknowledged(broker)
+        assert worker.health().is_alive
+        assert worker.metrics()["records_dead_total"] == 2
+    assert sorted(processed) == [b"0", b"3"]
+    if on_exhausted == "dead_letter":
+        letters = await dead_letters(broker)
+        assert [value for value, _ in letters] == [None, None]
+        places = {headers["__dlq.errors.offset"] for _, headers in letters}
+        assert places == {b"1", b"2"}
+
+
+async def test_a_corrupt_batch_stops_a_worker_without_dead_letters(broker: Broker):
+    await fill(broker, None, b"0")
+    damage(broker, 0)
+    worker = make_worker(broker, on_exhausted="stop")
+    worker.on("jobs", order_by=None)(ignore)
+    with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord):
+        await worker.run()
 
 
 async def test_a_worker_takes_no_more_records_than_handlers_may_run(broker: Broker):

@@ -1,0 +1,39 @@
+"""Acquired records in batches that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from aiokafkawire.errors import CorruptRecord
+
+from .acquire_limit import MAX_RECORDS
+from .record import HeldRecords, ShareRecord
+
+__all__ = ("CorruptBatches",)
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptBatches:
+    """The acquired records of the batches for which an error is raised.
+
+    Attributes:
+        error: The error of the first batch.
+        parts: Locks of ranges of records, with the first and the last offset.
+    """
+
+    error: CorruptRecord
+    parts: Sequence[tuple[HeldRecords, int, int]]
+
+    def records(self) -> list[ShareRecord]:
+        """Return the records that are held and not acknowledged, without key and value."""
+        return list(islice(self._records(), MAX_RECORDS))
+
+    def _records(self) -> Iterator[ShareRecord]:
+        for held, first, last in self.parts:
+            for begin, end in held.undecided(first, last):
+                for offset in range(begin, end + 1):
+                    record = ShareRecord(*held.partition.topic_partition, offset)
+                    record._held = held
+                    yield record
