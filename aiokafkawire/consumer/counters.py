@@ -33,10 +33,12 @@ class ConsumerCounters:
         self.commit_failures = 0
         self.rebalances = 0
         self.fetch_latency = Durations()
+        self.rebalance_latency = Durations()
 
     def record_fetch(self, latency_s: float) -> None:
         """Count a Fetch response, with its latency in seconds."""
         self.fetches += 1
+        # Not `add`, because a call for each response would cost more.
         latency = self.fetch_latency
         latency.count += 1
         latency.sum_s += latency_s

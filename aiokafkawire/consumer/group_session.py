@@ -128,6 +128,10 @@ class GroupSession:
         self.member.take_over(before)
         self._supervisor.spawn(self.member.run, name="membership")
 
+    def polling_s(self) -> float:
+        """Return how long calls for records have been running in total, in seconds."""
+        return self.member.poll_timer.polling_s(self._clock.now())
+
     def metrics(self) -> dict[str, int | float]:
         """Return which protocol the member uses."""
         return {f'group_protocol{{protocol="{self.member.protocol}"}}': 1}

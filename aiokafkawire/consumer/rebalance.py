@@ -73,6 +73,7 @@ class RebalanceHandler:
         self._being_revoked: frozenset[TopicPartition] = frozenset()
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
+        self._rebalancing_since: float | None = None
         self.lost_uncommitted: dict[TopicPartition, str] = {}
         self.released_uncommitted: dict[TopicPartition, str] = {}
 
@@ -82,7 +83,11 @@ class RebalanceHandler:
         self, generation: Generation, owned: Collection[TopicPartition]
     ) -> None:
         """Note a new generation, in which the owned partitions may be committed."""
-        self._assignment.counters.rebalances += 1
+        counters = self._assignment.counters
+        counters.rebalances += 1
+        if self._rebalancing_since is not None:
+            counters.rebalance_latency.add(self._clock.now() - self._rebalancing_since)
+            self._rebalancing_since = None
         self._offsets.on_rejoined(generation.number, owned)
         self._report("joined", owned)
 
@@ -229,8 +234,12 @@ class RebalanceHandler:
         """Raise an error of the coordinator in the application's next call."""
         self._notifier.raise_in_next_call(error)
 
-    def on_state_changed(self, *, outside_group: bool) -> None:
+    def on_state_changed(self, *, outside_group: bool, rebalancing: bool) -> None:
         """Wake waiting calls, because the membership state has changed."""
+        if not rebalancing:
+            self._rebalancing_since = None
+        elif self._rebalancing_since is None:
+            self._rebalancing_since = self._clock.now()
         if outside_group:
             self._offsets.on_rejoined(NO_GENERATION, ())
         self._notifier.state_changed()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiokafkawire.cluster.cluster import Cluster
@@ -96,10 +96,14 @@ class ConsumerSession(Session):
         self.telemetry = ClientTelemetryReporter(self.cluster, runtime, supervisor, source)
 
     def _metrics_source(self) -> MetricsSource:
-        durations = {"fetch.manager.fetch.latency": self.assignment.counters.fetch_latency}
-        if self.group is not None:
-            durations["coordinator.commit.latency"] = self.group.offsets.commit_latency
-        return MetricsSource(CONSUMER, self.metrics, self._telemetry_labels, durations)
+        counters, group = self.assignment.counters, self.group
+        durations = {"fetch.manager.fetch.latency": counters.fetch_latency}
+        ratios: dict[str, Callable[[], float]] = {}
+        if group is not None:
+            durations["coordinator.commit.latency"] = group.offsets.commit_latency
+            durations["coordinator.rebalance.latency"] = counters.rebalance_latency
+            ratios["poll.idle.ratio.avg"] = group.polling_s
+        return MetricsSource(CONSUMER, self.metrics, self._telemetry_labels, durations, ratios)
 
     def _telemetry_labels(self) -> dict[str, str | None]:
         """Return the labels of pushed metrics."""

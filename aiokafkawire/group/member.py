@@ -51,7 +51,7 @@ class MembershipOwner(Protocol):
         """Raise an error in the application's next call. The membership goes on."""
         ...
 
-    def on_state_changed(self, *, outside_group: bool) -> None:
+    def on_state_changed(self, *, outside_group: bool, rebalancing: bool) -> None:
         """The state has changed. `GroupMember.error` is set if the membership ended.
 
         With `outside_group` this is neither a member nor joining.
@@ -246,7 +246,9 @@ class GroupMember(ABC):
             self._deadline_moved.set()
         if type(self._machine.state) is not type(before):
             # The owner does not need to know about heartbeats.
-            self._owner.on_state_changed(outside_group=self.is_outside_group)
+            self._owner.on_state_changed(
+                outside_group=self.is_outside_group, rebalancing=self._machine.state.is_rebalancing
+            )
 
     @abstractmethod
     def metadata_changed(self) -> None:

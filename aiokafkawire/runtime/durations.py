@@ -11,8 +11,6 @@ __all__ = ("Durations",)
 class Durations:
     """Measured times, in seconds.
 
-    The code that measures adds to the fields, because a call for each time would cost more.
-
     Attributes:
         count: Number of times; never decreases.
         sum_s: Their sum; never decreases.
@@ -24,6 +22,12 @@ class Durations:
     sum_s: float = 0.0
     latest_max_s: float = 0.0
     earlier_max_s: float = 0.0
+
+    def add(self, duration_s: float) -> None:
+        """Add a time."""
+        self.count += 1
+        self.sum_s += duration_s
+        self.latest_max_s = max(self.latest_max_s, duration_s)
 
     @property
     def average_s(self) -> float:

@@ -187,7 +187,7 @@ class ShareConsumerSession(Session):
         """Raise an error of the coordinator in the application's next call."""
         self.sessions.raise_in_next_call(error)
 
-    def on_state_changed(self, *, outside_group: bool) -> None:
+    def on_state_changed(self, *, outside_group: bool, rebalancing: bool) -> None:
         """Wake calls, which raise the error of an ended membership."""
         self.notifier.notify_all()
 

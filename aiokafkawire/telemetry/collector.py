@@ -26,6 +26,9 @@ CONNECTIONS_MADE = "connections_made_total"
 CREATION_RATE = "connection.creation.rate"
 NODE_LATENCY = "node.request.latency"
 
+WITH_TOTAL = frozenset({"coordinator.rebalance.latency"})
+"""Measured times with a total besides average and maximum."""
+
 _SINCE_START = ("_ms_avg", "_ms_max")
 """Ends of the names of public metrics that say nothing about the time since the last push."""
 
@@ -43,12 +46,15 @@ class MetricsSource:
         read: Returns the metrics of the client, by their public names.
         labels: Returns the attributes of the client, such as `group_id`. Empty ones are left out.
         durations: Measured times by the name of their metrics without `.avg` and `.max`.
+        ratios: Functions that return how long something was the case, in seconds, by the name of
+            the metric of its share of the time.
     """
 
     kind: ClientKind
     read: Callable[[], Mapping[str, Number]]
     labels: Callable[[], Mapping[str, str | None]] = dict
     durations: Mapping[str, Durations] = field(default_factory=dict)
+    ratios: Mapping[str, Callable[[], float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -91,7 +97,8 @@ class MetricsCollector:
         start_ns = (self._before if is_delta else self._start).wall_ns
         temporality = Temporality.DELTA if is_delta else Temporality.CUMULATIVE
         points: dict[str, list[NumberDataPoint]] = {}
-        for name, value, labels in (*self._counted(is_delta), *self._measured(is_delta)):
+        values = *self._counted(is_delta), *self._measured(is_delta), *self._shares()
+        for name, value, labels in values:
             if subscription.requests(self._prefix + name):
                 since_ns = start_ns if _is_sum(name) else 0
                 point = NumberDataPoint(value, labels, since_ns, self._last.wall_ns)
@@ -140,9 +147,20 @@ class MetricsCollector:
             longest_s = times.take_latest_max_s()
             count = self._since_last((name, "count"), times.count)
             sum_s = self._since_last((name,), times.sum_s)
+            if name in WITH_TOTAL:
+                yield f"{name}.total", 1_000 * (sum_s if is_delta else times.sum_s), {}
             if count:
                 yield f"{name}.avg", 1_000 * sum_s / count, {}
                 yield f"{name}.max", 1_000 * longest_s, {}
+
+    def _shares(self) -> Iterator[_Value]:
+        """Return shares of the time since the last push."""
+        elapsed_s = self._last.at - self._before.at
+        for name, measure in self._source.ratios.items():
+            # The consumer starts again with another group protocol.
+            seconds = max(0.0, self._since_last((name,), measure()))
+            if elapsed_s > 0:
+                yield name, seconds / elapsed_s, {}
 
     def _since_last(self, key: tuple[str, ...], total: Number) -> Number:
         """Return the growth of a total since the last push."""

@@ -48,10 +48,14 @@ CONSUMER = {
     "org.apache.kafka.consumer.coordinator.assigned.partitions",
     "org.apache.kafka.consumer.coordinator.commit.latency.avg",
     "org.apache.kafka.consumer.coordinator.commit.latency.max",
+    "org.apache.kafka.consumer.coordinator.rebalance.latency.avg",
+    "org.apache.kafka.consumer.coordinator.rebalance.latency.max",
+    "org.apache.kafka.consumer.coordinator.rebalance.latency.total",
     "org.apache.kafka.consumer.fetch.manager.fetch.latency.avg",
     "org.apache.kafka.consumer.fetch.manager.fetch.latency.max",
     "org.apache.kafka.consumer.node.request.latency.avg",
     "org.apache.kafka.consumer.node.request.latency.max",
+    "org.apache.kafka.consumer.poll.idle.ratio.avg",
 }
 
 
@@ -167,7 +171,11 @@ async def test_kafka_takes_the_pushes(cluster: Cluster, monkeypatch: pytest.Monk
 
 MEASURED: dict[ClientKind, set[str]] = {
     java_names.PRODUCER: {"record.queue.time"},
-    java_names.CONSUMER: {"fetch.manager.fetch.latency", "coordinator.commit.latency"},
+    java_names.CONSUMER: {
+        "fetch.manager.fetch.latency",
+        "coordinator.commit.latency",
+        "coordinator.rebalance.latency",
+    },
     java_names.SHARE_CONSUMER: {"share.fetch.manager.fetch.latency"},
 }
 """Metrics with an average and a maximum, besides the latency by node."""

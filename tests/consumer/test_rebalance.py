@@ -364,7 +364,7 @@ async def test_a_listener_that_is_far_behind_is_not_called(
 
 async def test_a_member_outside_the_group_ends_the_wait_of_commits_for_a_rebalance() -> None:
     async with owner() as it:
-        it.rebalance.on_state_changed(outside_group=False)
+        it.rebalance.on_state_changed(outside_group=False, rebalancing=False)
         assert it.offsets.calls == []
-        it.rebalance.on_state_changed(outside_group=True)
+        it.rebalance.on_state_changed(outside_group=True, rebalancing=False)
         assert it.offsets.calls == [("rejoined", -1, ())]

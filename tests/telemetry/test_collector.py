@@ -27,11 +27,19 @@ class Client:
         self.metrics: dict[str, int | float] = {}
         self.nodes: dict[NodeId | None, ConnectionMetrics] = {}
         self.queue_time = Durations()
+        self.rebalance_latency = Durations()
+        self.polling_s = 0.0
         source = MetricsSource(
             kind,
             lambda: self.metrics,
             lambda: {"group_id": "billing", "client_rack": "", "group_instance_id": None},
-            {"record.queue.time": self.queue_time},
+            {
+                "record.queue.time": self.queue_time,
+                "coordinator.rebalance.latency": self.rebalance_latency,
+            }
+            if kind == CONSUMER
+            else {"record.queue.time": self.queue_time},
+            {"poll.idle.ratio.avg": lambda: self.polling_s} if kind == CONSUMER else {},
         )
         self.collector = MetricsCollector(source, self.nodes, self)
 
@@ -151,6 +159,30 @@ def test_measured_times_since_the_last_push() -> None:
     assert (client.queue_time.max_s, client.queue_time.average_s) == (0.3, pytest.approx(0.2))
 
 
+def test_a_measured_time_with_a_total() -> None:
+    for subscription, seen in ((DELTAS, [250, 500]), (TOTALS, [250, 750])):
+        client = Client(CONSUMER)
+        for seconds, total in zip((0.25, 0.5), seen, strict=True):
+            client.rebalance_latency.add(seconds)
+            metrics = {metric.name: metric for metric in client.collect(subscription).metrics}
+            values = [
+                metrics[f"org.apache.kafka.consumer.coordinator.rebalance.latency.{end}"]
+                for end in ("avg", "max", "total")
+            ]
+            assert [each.points[0].value for each in values] == [seconds * 1_000] * 2 + [total]
+            assert [each.is_monotonic for each in values] == [False, False, True]
+
+
+def test_a_share_of_the_time_since_the_last_push() -> None:
+    client = Client(CONSUMER)
+    name = "org.apache.kafka.consumer.poll.idle.ratio.avg"
+    for polling_s, ratio in ((4.0, 0.4), (14.0, 1.0), (0.0, 0.0)):
+        client.time += 10
+        client.polling_s = polling_s
+        metrics = {metric.name: metric.points for metric in client.collect().metrics}
+        assert metrics[name][0].value == ratio
+
+
 def test_only_requested_metrics_are_pushed() -> None:
     client = Client()
     client.metrics.update(records_failed_total=1, batches_split_total=2, connections_open=3)
@@ -171,7 +203,7 @@ def test_labels_are_attributes() -> None:
     client.metrics['records_lag{topic="orders",partition="4"}'] = 6
     resource = client.collect()
     assert resource.attributes == {"group_id": "billing"}
-    (metric,) = resource.metrics
+    metric = resource.metrics[0]
     assert metric.name == "org.apache.kafka.consumer.fetch.manager.records.lag"
     assert [(point.value, point.attributes) for point in metric.points] == [
         (5, {"topic": "orders", "partition": "3"}),
@@ -191,4 +223,4 @@ def test_labels_are_attributes() -> None:
 def test_each_client_has_its_prefix(kind: ClientKind, prefix: str) -> None:
     client = Client(kind)
     client.metrics["connections_open"] = 1
-    assert [metric.name for metric in client.collect().metrics] == [f"{prefix}connection.count"]
+    assert client.collect().metrics[0].name == f"{prefix}connection.count"

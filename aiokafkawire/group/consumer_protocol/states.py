@@ -137,6 +137,10 @@ class ConsumerJoining(InHeartbeats):
         """True once the coordinator is known, as in Java."""
         return self.heartbeat.node is not None
 
+    @property
+    def is_rebalancing(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class LeavingUnpolled(MembershipState):
@@ -209,3 +213,7 @@ class ConsumerRevoking(Reconciling):
     def checks_poll_timer(self) -> bool:
         """False: `rebalance_callback_timeout_ms` limits the revocation, which ends first."""
         return False
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return True

@@ -52,20 +52,30 @@ class PollTimer:
     `interval_s` is max_poll_interval_ms in seconds, `open_polls` the number of running polls.
     """
 
-    __slots__ = ("interval_s", "last_poll", "open_polls")
+    __slots__ = ("_polling_s", "_polling_since", "interval_s", "last_poll", "open_polls")
 
     def __init__(self, interval_s: float, now: float) -> None:
         self.interval_s = interval_s
         self.last_poll = now
         self.open_polls = 0
+        self._polling_s = 0.0
+        self._polling_since = now
 
     def start_poll(self, now: float) -> None:
+        if not self.open_polls:
+            self._polling_since = now
         self.open_polls += 1
         self.last_poll = now
 
     def finish_poll(self, now: float) -> None:
         self.open_polls -= 1
         self.last_poll = now
+        if not self.open_polls:
+            self._polling_s += now - self._polling_since
+
+    def polling_s(self, now: float) -> float:
+        """Return how long polls have been running in total, in seconds."""
+        return self._polling_s + (now - self._polling_since if self.open_polls else 0.0)
 
     @property
     def deadline(self) -> float:

@@ -124,6 +124,11 @@ class MembershipState:
     def deadline(self) -> float:
         return NEVER
 
+    @property
+    def is_rebalancing(self) -> bool:
+        """True from the revocation of partitions until the new assignment."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Unjoined(MembershipState):
@@ -158,6 +163,10 @@ class AttemptingJoin(MembershipState):
 
     __slots__ = ()
     identity: JoinIdentity
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +220,10 @@ class AwaitingAssignment(InGeneration):
     __slots__ = ()
     request: int
     attempt: JoinAttempt
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +295,10 @@ class Revoking(Assigned):
     reason: str = ""
     to_add: Assignment | None = None
 
+    @property
+    def is_rebalancing(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class PendingLeave:
@@ -303,6 +320,10 @@ class CooperativeRejoin(Assigned):
     @property
     def pending_leave(self) -> PendingLeave | None:
         return None
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return True
 
 
 class CooperativeRejoinInFlight(CooperativeRejoin):
