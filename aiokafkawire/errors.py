@@ -448,9 +448,9 @@ class CorruptRecord(KafkaError):
 
     What to do: a `Consumer` stays before the records and raises this again; to continue, `seek` to
     `next_offset`, or past `offset` without it. The rest of the batch may be corrupt too. A
-    `ShareConsumer` goes on with the next call; reject the offsets with `acknowledge`. A `Worker`
-    stops: commit an offset behind the batch (`aiokafkawire offsets reset`), or reject the offsets
-    in its share group, and start it again.
+    `ShareConsumer` goes on with the next call; reject its `corrupt_records`. A `Worker` of a
+    consumer group stops: commit an offset behind the batch (`aiokafkawire offsets reset`), and
+    start it again. In a share group, the records fail as those that cannot be deserialized do.
     """
 
     def __init__(self, reason: str = "", *, next_offset: int | None = None, **context: Any) -> None:
