@@ -49,7 +49,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionContextManager)"),
     (r"py:.*", r"(.*\.)?(TokenValidator|Mapping\[str|NodeId|ProducerIdAndEpoch)"),
     (r"py:.*", r"(.*\.)?(AclBinding|ClientMetrics|BrokerThread)"),
-    (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
+    (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError|CorruptRecord)"),
     # Errors that a docstring lists under "Raises": errors.md describes them.
     (r"py:exc", r"\w+"),
 ]
