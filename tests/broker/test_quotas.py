@@ -433,7 +433,8 @@ async def test_admin_creates_all_topics_in_the_end(broker: Broker) -> None:
     await alter(broker, ([("user", None)], [("controller_mutation_rate", 20)]))
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         for name in ("a", "b"):
-            await admin.create_topics([NewTopic(name, 225)])
+            # Over the burst of 220 by more than a slow machine makes up for meanwhile.
+            await admin.create_topics([NewTopic(name, 240)])
     refused = [each for each in broker.requests.of(ApiKey.CREATE_TOPICS) if each.response]
     assert len(refused) > 2
     assert {"a", "b"} < set(broker.topics)

@@ -14,11 +14,18 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
+from aiokafkawire.share import ShareConsumer
 from aiokafkawire.types import TopicPartition
 from tests.cancellation.suspensions import Outcome, each_suspension, ways
 from tests.leaks import nothing_left
 
-__all__ = ("CancellationCase", "cancel_at_each_suspension", "public_coroutines", "stored_values")
+__all__ = (
+    "CancellationCase",
+    "ClientInstanceId",
+    "cancel_at_each_suspension",
+    "public_coroutines",
+    "stored_values",
+)
 
 WITHIN_S = 60.0
 
@@ -66,6 +73,30 @@ class CancellationCase:
     def next_value(self) -> bytes:
         self.number += 1
         return b"%05d" % self.number
+
+
+class ClientInstanceId(CancellationCase):
+    """A new client for each call, whose brokers collect metrics."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with super().open(), Broker(client_telemetry=True) as self.collector:
+            yield
+
+    def new_client(self) -> Producer | Consumer | ShareConsumer:
+        raise AssertionError
+
+    async def prepare(self) -> None:
+        self.client = self.new_client()
+        await self.client.start()
+
+    async def call(self) -> uuid.UUID:
+        return await self.client.client_instance_id()
+
+    async def check(self, outcome: Outcome) -> None:
+        instance_id = await self.client.client_instance_id()
+        assert outcome.result in {None, instance_id}
+        await self.client.stop()
 
 
 async def cancel_at_each_suspension(case: CancellationCase) -> int:

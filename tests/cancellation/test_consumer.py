@@ -15,6 +15,7 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from tests.cancellation.cancellation_case import (
     CancellationCase,
+    ClientInstanceId,
     cancel_at_each_suspension,
     parametrize_cases,
     public_coroutines,
@@ -525,6 +526,13 @@ class AsyncWith(Filled):
         await self.client.stop()
 
 
+class ClientInstanceIdOfAConsumer(ClientInstanceId):
+    covers = "Consumer.client_instance_id"
+
+    def new_client(self) -> Consumer:
+        return Consumer(**self.collector.client_options())
+
+
 CASE_CLASSES: list[type[CancellationCase]] = [
     Getone,
     GetoneInTime,
@@ -553,6 +561,7 @@ CASE_CLASSES: list[type[CancellationCase]] = [
     Aclose,
     StopAloneWithACommit,
     AsyncWith,
+    ClientInstanceIdOfAConsumer,
 ]
 
 

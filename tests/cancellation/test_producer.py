@@ -14,6 +14,7 @@ from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.types import RecordMetadata
 from tests.cancellation.cancellation_case import (
     CancellationCase,
+    ClientInstanceId,
     cancel_at_each_suspension,
     parametrize_cases,
     public_coroutines,
@@ -257,6 +258,13 @@ class AsyncWith(CancellationCase):
         await self.client.stop()
 
 
+class ClientInstanceIdOfAProducer(ClientInstanceId):
+    covers = "Producer.client_instance_id"
+
+    def new_client(self) -> Producer:
+        return Producer(**self.collector.client_options())
+
+
 CASE_CLASSES: list[type[CancellationCase]] = [
     Send,
     SendToATopicSeenForTheFirstTime,
@@ -271,6 +279,7 @@ CASE_CLASSES: list[type[CancellationCase]] = [
     Stop,
     Aclose,
     AsyncWith,
+    ClientInstanceIdOfAProducer,
 ]
 
 

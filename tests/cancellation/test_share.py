@@ -16,6 +16,7 @@ from aiokafkawire.share.iterators import ShareBatchIterator, ShareRecordIterator
 from tests.cancellation.cancellation_case import (
     QUICK,
     CancellationCase,
+    ClientInstanceId,
     cancel_at_each_suspension,
     parametrize_cases,
     public_coroutines,
@@ -219,6 +220,13 @@ class AsyncWith(Shared):
         await self.client.stop()
 
 
+class ClientInstanceIdOfAShareConsumer(ClientInstanceId):
+    covers = "ShareConsumer.client_instance_id"
+
+    def new_client(self) -> ShareConsumer:
+        return ShareConsumer(self.topic, group_id="work", **self.collector.client_options())
+
+
 CASES: list[type[CancellationCase]] = [
     Getone,
     AnextOfTheConsumer,
@@ -231,6 +239,7 @@ CASES: list[type[CancellationCase]] = [
     Stop,
     Aclose,
     AsyncWith,
+    ClientInstanceIdOfAShareConsumer,
 ]
 
 

@@ -27,6 +27,7 @@ from verify.invariants.events import (
 VERIFY = Path(__file__).parents[2] / "verify"
 ADAPTER = {
     "recorder.py",
+    "recorded_client.py",
     "recorded_producer.py",
     "recorded_consumer.py",
     "recorded_share_consumer.py",
