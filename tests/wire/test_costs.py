@@ -35,7 +35,7 @@ USED = {
     ),
     *("heartbeat", "init_producer_id", "join_group", "leave_group", "list_groups", "list_offsets"),
     *("metadata", "offset_commit", "offset_fetch", "offset_for_leader_epoch", "produce"),
-    "sync_group",
+    *("sync_group", "get_telemetry_subscriptions", "push_telemetry"),
 }
 """The messages that producers and consumers use."""
 

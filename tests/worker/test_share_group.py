@@ -297,12 +297,16 @@ async def test_a_worker_takes_no_more_records_than_handlers_may_run(broker: Brok
     await fill(broker, None, *(b"%d" % number for number in range(20)))
     worker = make_worker(broker, concurrency=3)
     running = most = 0
+    all_run = anyio.Event()
 
     @worker.on("jobs", order_by=None)
     async def process(record: Any) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running, worker.metrics()["buffered_records"])
+        if running == 3:
+            all_run.set()
+        await all_run.wait()
         await anyio.sleep(0.01)
         running -= 1
 

@@ -48,8 +48,12 @@ async def dead_letters(broker: Broker, topic: str = QUEUE) -> list[Record]:
         bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign(*partitions)
-        batches = await consumer.getmany(timeout_ms=300)
-        return [record for batch in batches.values() for record in batch]
+        stored = sum((await consumer.end_offsets(*partitions)).values())
+        found: list[Record] = []
+        while len(found) < stored:
+            for batch in (await consumer.getmany(timeout_ms=1_000)).values():
+                found += batch
+        return found
 
 
 async def test_a_rejected_record_is_named_in_the_dead_letter_topic() -> None:
