@@ -42,7 +42,6 @@ TERMINATING_PUSH_S = 1.0
 RECHECK_S = 5.0
 """Time after which a request looks again for a connection that is open and not throttled."""
 
-
 CLOSED_CHECK_S = 1.0
 """Interval at which `client_instance_id` checks whether the client still runs."""
 
@@ -114,7 +113,7 @@ class ClientTelemetryReporter:
         return response.client_instance_id
 
     async def close(self) -> None:
-        """Push once more, if the brokers have asked for metrics; wait `TERMINATING_PUSH_S`."""
+        """Send the last push, if the brokers have asked for metrics; wait `TERMINATING_PUSH_S`."""
         if self._task is None:
             return
         self._task.cancel()

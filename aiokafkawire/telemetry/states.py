@@ -47,7 +47,7 @@ class PushInProgress:
 
 @dataclass(frozen=True, slots=True)
 class TerminatingPushNeeded:
-    """The client is closing and pushes once more."""
+    """The client is closing, and sends its last push next."""
 
     subscription: TelemetrySubscription
 
