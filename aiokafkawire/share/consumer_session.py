@@ -217,7 +217,7 @@ class ShareConsumerSession(Session):
 
     def raise_errors(self) -> None:
         """Raise an error that the application must know about, if there is one."""
-        if (raised := self.notifier.take_error()) is not None:
+        if (raised := self._take_error()) is not None:
             raise raised
         if (error := self.member.error) is not None:
             self.member.mark_error_reported()
@@ -231,9 +231,13 @@ class ShareConsumerSession(Session):
             self.cluster.request_update()
             raise missing
 
+    def _take_error(self) -> Exception | None:
+        """Return the error to raise in this call, if any."""
+        return self.notifier.take_error() or self.delivery.take_corrupt_error()
+
     def unreported_error(self) -> Exception | None:
         """Return the background error that the next call would have raised, if any."""
-        error = self.notifier.take_error()
+        error = self._take_error()
         if error is not None:
             return error
         unreported = self.member.unreported_error

@@ -26,6 +26,11 @@ class CorruptBatches:
     error: CorruptRecord
     parts: Sequence[tuple[HeldRecords, int, int]]
 
+    def with_later(self, later: CorruptBatches) -> CorruptBatches:
+        """Return these and later batches of the partition, without records that are not held."""
+        held = [part for part in self.parts if part[0].undecided(part[1], part[2])]
+        return CorruptBatches(self.error, [*held, *later.parts])
+
     def records(self) -> list[ShareRecord]:
         """Return the records that are held and not acknowledged, without key and value."""
         return list(islice(self._records(), MAX_RECORDS))

@@ -142,7 +142,8 @@ class ShareDelivery:
         self._queued = 0
         self._delivered_count = 0
         self._delivered: dict[object, list[DeliveredRecords]] = {}
-        self._corrupt: dict[TopicIdPartition, CorruptBatches] = {}  # the last of each partition
+        self._corrupt: dict[TopicIdPartition, CorruptBatches] = {}  # not raised yet
+        self._raised: dict[TopicIdPartition, CorruptBatches] = {}  # the last of each partition
 
     # --- buffer ---
 
@@ -174,12 +175,22 @@ class ShareDelivery:
         self._queued += len(records)
 
     def add_corrupt(self, partition: TopicIdPartition, batches: CorruptBatches) -> None:
-        """Keep batches that cannot be read until the next ones of their partition."""
-        self._corrupt[partition] = batches
+        """Keep batches that cannot be read, for the next error of their partition."""
+        self.stop()
+        earlier = self._corrupt.get(partition)
+        self._corrupt[partition] = batches if earlier is None else earlier.with_later(batches)
+
+    def take_corrupt_error(self) -> CorruptRecord | None:
+        """Return the error of the next partition with corrupt batches, if there is one."""
+        if not self._corrupt:
+            return None
+        partition = next(iter(self._corrupt))
+        batches = self._raised[partition] = self._corrupt.pop(partition)
+        return batches.error
 
     def corrupt_records(self, error: CorruptRecord) -> list[ShareRecord]:
         """Return the held records of the batches for which an error was raised."""
-        for batches in self._corrupt.values():
+        for batches in self._raised.values():
             if batches.error is error:
                 return batches.records()
         return []

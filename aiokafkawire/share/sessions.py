@@ -198,7 +198,6 @@ class ShareSessions:
                 for first, last, count in decoded.unreadable
             ]
             self._delivery.add_corrupt(partition, CorruptBatches(decoded.error, parts))
-            self.raise_in_next_call(decoded.error)
         self._notifier.notify_all()
 
     def on_fetched(self, node: ShareNode) -> None:

@@ -18,6 +18,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from aiokafkawire.producer import Producer
 from aiokafkawire.share import AcknowledgeType, ShareConsumer, ShareRecord
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -431,6 +432,28 @@ async def test_a_corrupt_batch_can_be_rejected_and_those_behind_it_are_read(
         records = await take(consumer, 5 - error.next_offset)
         behind = range(error.next_offset, 5)
         assert [(each.offset, each.delivery_count) for each in records] == [(o, 1) for o in behind]
+
+
+async def test_an_error_is_raised_for_the_corrupt_batches_of_each_partition(
+    broker: Broker, group_id: str
+) -> None:
+    """Brokers lead two partitions each, so one response has two corrupt batches."""
+    await broker.create_topic("pairs", 6)
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for partition in range(6):
+            await producer.send_and_wait("pairs", b"job", partition=partition)
+    broker.on(FETCH, Corrupt(records=True))
+    held: list[ShareRecord] = []
+    async with member(broker, "pairs", group_id) as consumer:
+        with anyio.fail_after(WITHIN_S):
+            while len(held) < 6:
+                with pytest.raises(CorruptRecord) as raised:
+                    await consumer.getone()
+                held += consumer.corrupt_records(raised.value)
+        for record in held:
+            await record.reject()
+    places = [(record.partition, record.delivery_count) for record in held]
+    assert sorted(places) == [(partition, 1) for partition in range(6)]
 
 
 async def test_commit_returns_a_result_that_comes_while_other_tasks_run(

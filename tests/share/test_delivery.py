@@ -8,9 +8,11 @@ from uuid import UUID
 import anyio
 import pytest
 
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import current_task
 from aiokafkawire.share.acknowledgements import AcknowledgeType, PartitionAcknowledgements
+from aiokafkawire.share.corrupt_batches import CorruptBatches
 from aiokafkawire.share.delivery import DELIVERY_MARGIN_S, ShareDelivery
 from aiokafkawire.share.locks import AcquisitionLock
 from aiokafkawire.share.offset_ranges import OffsetRanges
@@ -331,3 +333,18 @@ def test_in_the_explicit_mode_nothing_is_acknowledged() -> None:
     delivery.maintain()
     assert node.acknowledged == {}
     assert not delivery.has_delivered
+
+
+def test_corrupt_batches_of_one_partition_before_a_call_have_one_error() -> None:
+    delivery, node, _ = filled(6)
+    held = HeldRecords(node, ORDERS, node.lock, 1)  # type: ignore[arg-type]
+    errors = [CorruptRecord("checksum", offset=offset) for offset in (0, 2, 4)]
+    for error in errors:
+        assert error.offset is not None
+        part = held, error.offset, error.offset + 1
+        delivery.add_corrupt(ORDERS, CorruptBatches(error, [part]))
+        node.end_locks(0, 1)
+    assert delivery.take_corrupt_error() is errors[0]
+    assert delivery.take_corrupt_error() is None
+    assert [record.offset for record in delivery.corrupt_records(errors[0])] == [2, 3, 4, 5]
+    assert delivery.corrupt_records(errors[1]) == []
