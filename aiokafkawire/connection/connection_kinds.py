@@ -22,6 +22,7 @@ class ConnectionKind(enum.Enum):
     PRODUCE = "produce"
     JOIN = "join"
     SHARE = "share"
+    TELEMETRY = "telemetry"
 
     # Faster than the hash of the name that Enum uses: a kind is looked up for every request.
     __hash__ = object.__hash__
@@ -37,5 +38,7 @@ CONNECTION_KINDS: Mapping[int, ConnectionKind] = {
     # A share session belongs to the connection that opened it (KIP-932).
     ApiKey.SHARE_FETCH: ConnectionKind.SHARE,
     ApiKey.SHARE_ACKNOWLEDGE: ConnectionKind.SHARE,
+    # A broker responds when its metric reporter has taken the metrics (KIP-714).
+    ApiKey.PUSH_TELEMETRY: ConnectionKind.TELEMETRY,
 }
 """The kind of connection for requests of each API, unless the caller chooses another."""

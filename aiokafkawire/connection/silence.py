@@ -18,6 +18,9 @@ SILENT_AFTER_S = 5.0
 CHECK_INTERVAL_S = 2.0
 """Time between two checks."""
 
+_UNCHECKED_KINDS = frozenset({ConnectionKind.JOIN, ConnectionKind.TELEMETRY})
+"""JoinGroup and SyncGroup wait for other members, PushTelemetry for a plug-in of the broker."""
+
 LATE_CHECK_S = 2 * CHECK_INTERVAL_S
 """After a longer time without a check, the event loop was blocked: responses may be unread."""
 
@@ -45,8 +48,7 @@ class _OldestRequest(NamedTuple):
 class SilenceDetector:
     """Compares the oldest unanswered requests of one broker from check to check.
 
-    JoinGroup and SyncGroup wait for other members, so their connection does not count. A check
-    costs nothing per request.
+    Connections of `_UNCHECKED_KINDS` do not count. A check costs nothing per request.
 
     Args:
         max_wait_s: How long the broker may delay a Fetch response.
@@ -70,7 +72,7 @@ class SilenceDetector:
         self.since = math.inf
         for kind, channel in channels.items():
             request = channel.oldest_unanswered
-            if kind is ConnectionKind.JOIN or request is None:
+            if kind in _UNCHECKED_KINDS or request is None:
                 continue
             since, known = request.sent_at, before.get(kind)
             if is_late:

@@ -49,8 +49,9 @@ CLOSED_CHECK_S = 1.0
 class ClientTelemetryReporter:
     """Pushes the metrics of a client, if the brokers collect metrics and have asked for some.
 
-    No task runs before a connection to such a broker is open. The requests use open connections
-    only. A failure is logged and has no other effect.
+    No task runs before a connection to such a broker is open. Requests go to brokers with an open
+    connection only. A broker that is slow to take metrics would hold up the heartbeats behind them,
+    so pushes have their own connection. A failure is logged and has no other effect.
     """
 
     def __init__(
@@ -206,7 +207,9 @@ class ClientTelemetryReporter:
             compression_type=subscription.compression_type,
             metrics=content,
         )
-        response = await self._send(broker, channel, message, deadline)
+        # The last push needs no connection of its own: nothing else is sent any more.
+        last_channel = channel if effect.terminating else None
+        response = await self._send(broker, last_channel, message, deadline)
         if not isinstance(response, PushTelemetryResponse):
             return events.PushFailed(None)  # the broker may have the values
         if response.error_code != ErrorCode.NONE:
@@ -215,10 +218,12 @@ class ClientTelemetryReporter:
         return events.PushSucceeded()
 
     async def _send(
-        self, broker: BrokerClient, channel: Channel, message: Request[R], deadline: float
+        self, broker: BrokerClient, channel: Channel | None, message: Request[R], deadline: float
     ) -> R | None:
-        """Send a request on an open connection; return None if it failed."""
+        """Send a request on a connection, or on that for its API; return None if it failed."""
         try:
+            if channel is None:
+                return await broker.request(message, deadline=deadline)
             request = broker.submit(channel, message, deadline)
             response: R = await channel.wait_response(request)
         except KafkaError as error:

@@ -12,3 +12,4 @@ def test_requests_that_may_block_have_separate_connections():
     assert join == {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
     assert CONNECTION_KINDS[ApiKey.HEARTBEAT] is ConnectionKind.GENERAL
     assert CONNECTION_KINDS[ApiKey.OFFSET_COMMIT] is ConnectionKind.GENERAL
+    assert CONNECTION_KINDS[ApiKey.PUSH_TELEMETRY] is ConnectionKind.TELEMETRY

@@ -14,6 +14,7 @@ import pytest
 from aiokafkawire import Admin, Consumer, Producer, ShareConsumer
 from aiokafkawire.admin import ConfigResource, ConfigResourceType
 from aiokafkawire.broker import Answer, ApiKey, Broker, ClientMetrics, Close, Corrupt, Drop
+from aiokafkawire.connection.silence import CHECK_INTERVAL_S, SILENT_AFTER_S
 from aiokafkawire.errors import (
     ClientClosed,
     IllegalState,
@@ -240,6 +241,24 @@ async def test_a_failure_does_not_end_the_client(
         await until(lambda: "pushes no metrics any more" in caplog.text)
         await producer.send_and_wait("orders", b"pen")
     assert "cannot collect metrics" in caplog.text
+
+
+async def test_a_push_that_hangs_holds_up_no_other_request(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.on(PUSH, Drop())
+    async with AsyncExitStack() as stack:
+        producer = await start(stack, "producer", broker, enable_metrics_push=False)
+        consumer = await start(stack, "consumer", broker)
+        await until(lambda: bool(consumer.assignment()))
+        await broker.wait_for_request(PUSH, timeout_s=LIMIT_S)
+        await producer.send_and_wait("orders", b"pen")
+        with anyio.fail_after(LIMIT_S / 2):  # request_timeout_ms is 30 s
+            await consumer.getone()
+            await consumer.commit()
+        with anyio.move_on_after(SILENT_AFTER_S + 2 * CHECK_INTERVAL_S):
+            await consumer.getone()
+    assert "no response to PushTelemetry" not in caplog.text
 
 
 async def test_closing_does_not_wait_for_a_silent_broker(
