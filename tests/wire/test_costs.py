@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 MAKE_S = 0.005
 IMPORT_S = 0.015
 IMPORT_PACKAGE_S = 0.15
-YARDSTICK_S = 0.0035
+YARDSTICK_S = 0.0018
 """Time of the yardstick on the machine of these bounds; slower machines get more in proportion."""
 MAX_ATTEMPTS = 10
 MAX_ATTEMPTS_S = 60.0
