@@ -115,6 +115,8 @@ class RecordIntake:
 
     def add_corrupt(self, records: Sequence[ShareRecord], error: CorruptRecord) -> None:
         """Add the records of a corrupt batch, as records that cannot be deserialized."""
+        if not records:
+            return  # their locks have ended
         logger.error(
             "Group %s: %d records cannot be read, and count as failed: %s",
             self._group_id,

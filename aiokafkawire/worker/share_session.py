@@ -68,5 +68,13 @@ class ShareWorkerSession(WorkerSession):
         except Exception as error:
             self.end(error)
 
+    async def _stop_clients(self) -> None:
+        try:
+            await super()._stop_clients()
+        except CorruptRecord:
+            # Its records are not acknowledged, so that another worker gets them.
+            if self.config.on_exhausted == "stop":
+                raise
+
     def _update_pauses(self) -> None:
         """Pause nothing: records are taken only if their handlers can run."""

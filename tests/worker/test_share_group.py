@@ -284,6 +284,27 @@ async def test_records_of_a_corrupt_batch_are_failed_records(broker: Broker, on_
         assert places == {b"1", b"2"}
 
 
+async def test_a_corrupt_batch_that_waits_does_not_fail_the_stop(broker: Broker):
+    await fill(broker, None, b"job")
+    worker = make_worker(broker, concurrency=1)
+    started, finish = anyio.Event(), anyio.Event()
+
+    @worker.on("jobs", order_by=None)
+    async def process(record: Any) -> None:
+        started.set()
+        await finish.wait()
+
+    with anyio.fail_after(WITHIN_S):
+        async with worker:
+            await started.wait()
+            session = worker._lifecycle.require_session()
+            reader = session.clients.share_consumer
+            # The next call would raise it, but no handler is free.
+            reader._running.sessions.raise_in_next_call(CorruptRecord("damaged", topic="jobs"))
+            finish.set()
+            session.ended.set()
+
+
 async def test_a_corrupt_batch_stops_a_worker_without_dead_letters(broker: Broker):
     await fill(broker, None, b"0")
     damage(broker, 0)
