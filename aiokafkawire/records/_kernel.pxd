@@ -240,12 +240,8 @@ cdef class Record:
     cdef public object topic, timestamp_type, key, value, headers
 
 
-cdef inline Record acquired(type kind, held):
-    if not PyType_IsSubtype(kind, Record):
-        raise TypeError("an acquired record must be of a class derived from Record")
-    record = aiokafkawire_blank(<PyTypeObject*>kind)
-    record._held = held
-    return <Record?>record
+cdef class ShareRecord(Record):
+    cdef public object _held
 
 
 @cython.locals(
@@ -254,8 +250,11 @@ cdef inline Record acquired(type kind, held):
 )
 cpdef list make_records(
     columns, Py_ssize_t start, Py_ssize_t stop, topic, int64_t partition, timestamp_type,
-    int64_t leader_epoch, type kind=*, held=*,
+    int64_t leader_epoch, held=*,
 )
+
+@cython.locals(record=ShareRecord)
+cdef Record acquired(held)
 
 @cython.locals(index=Py_ssize_t, begins=int64_p, sizes=int64_p, source=Source)
 cpdef list slices(

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index as exact
-from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Never, TypeAlias
+from types import GenericAlias, TracebackType
+from typing import TYPE_CHECKING, Any, Never, Self, TypeAlias
 
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import TopicPartition, no_timestamp_text
 
 if TYPE_CHECKING:
     from array import array
+
+    from aiokafkawire.share.acknowledgements import Acknowledgement
+    from aiokafkawire.share.record import HeldRecords
 
     from . import _kernel_pure as cython
     from .columns import Columns
@@ -31,7 +34,6 @@ else:
 if not cython.compiled:
     from ._kernel_pure import (
         KERNEL_HASH,
-        acquired,
         beginning,
         blank,
         column_arrays,
@@ -255,17 +257,83 @@ class Record:
         )
 
 
+@cython.no_gc
+@cython.cclass
+class ShareRecord(Record):
+    """A record of a share group. The broker locks it for this consumer until it is acknowledged.
+
+    Acknowledge it with one of `accept`, `release` and `reject`, or use it as a context manager,
+    which accepts it, or releases it if the block raises or is cancelled::
+
+        async with record:
+            await handle(record.value)
+
+    The methods return at once, and the acknowledgement is sent together with others. Await the
+    returned `Acknowledgement` to wait for the broker's response. They raise `AcknowledgementFailed`
+    if the record is not held any more. Until an acknowledgement is sent, a later one replaces it:
+    do not await both.
+    """
+
+    __slots__ = ("_held",)  # set by `make_records`
+
+    _held: HeldRecords
+
+    @property
+    def delivery_count(self) -> int:
+        """Number of deliveries of the record, this one included."""
+        return self._held.delivery_count
+
+    @property
+    def lock_expires_at(self) -> float | None:
+        """Time of the event loop's clock at which the lock expires; None if it is not held."""
+        return self._held.lock_expires_at(self.offset)
+
+    def accept(self) -> Acknowledgement:
+        """Mark the record as processed."""
+        return self._held.accept(self.offset)
+
+    def release(self) -> Acknowledgement:
+        """Have the record delivered again, to any member."""
+        return self._held.release(self.offset)
+
+    def reject(self) -> Acknowledgement:
+        """Have the record archived: it cannot be processed, and is not delivered again."""
+        return self._held.reject(self.offset)
+
+    def renew(self) -> Acknowledgement:
+        """Restart the lock, to process the record for longer (KIP-1222).
+
+        Raises:
+            AcknowledgementFailed: The record is not held any more; or the broker is older than
+                Kafka 4.2, and the lock stays as it is.
+        """
+        return self._held.renew(self.offset)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Accept the record, or release it after an exception, unless it is acknowledged."""
+        if self._held.is_undecided(self.offset):
+            self.accept() if error is None else self.release()
+
+
 def make_records(  # noqa: PLR0917
     columns: Columns, start: int, stop: int, topic: str, partition: int, timestamp_type: int,
-    leader_epoch: int, kind: type[Record] | None = None, held: object = None,
+    leader_epoch: int, held: HeldRecords | None = None,
 ) -> list[Record]:  # fmt: skip
-    """Return the `Record` of each index from `start` to `stop`; of a share group, their `kind`."""
+    """Return the record of each index from `start` to `stop`: a `ShareRecord` if it is `held`."""
     data, has_headers = columns.data, columns.has_headers
     source, arrays = whole(data), column_arrays(columns)
     pointed = pointers(arrays, start, stop)
     records = []
     for index in range(start, stop):
-        record: Record = Record.__new__(Record) if likely(kind is None) else acquired(kind, held)
+        record: Record = Record.__new__(Record) if likely(held is None) else acquired(held)
         record.topic, record.partition = topic, partition
         record.offset, record.timestamp_ms = pointed.offsets[index], pointed.timestamps[index]
         record.timestamp_type, record.leader_epoch = timestamp_type, leader_epoch
@@ -276,6 +344,13 @@ def make_records(  # noqa: PLR0917
         record.headers = headers_at(source, at) if has_headers else ()
         records.append(record)
     return records
+
+
+def acquired(held: Any) -> ShareRecord:
+    """Return a record of a share group, whose fields are not set yet."""
+    record: ShareRecord = ShareRecord.__new__(ShareRecord)
+    record._held = held
+    return record
 
 
 def slices(

@@ -131,12 +131,6 @@ def likely(condition: bool) -> bool:
     return condition
 
 
-def acquired(kind: Any, held: object) -> Any:
-    record = blank(kind)
-    record._held = held
-    return record
-
-
 def varint_size(value: int) -> int:
     if -64 <= value < 64:
         return 1

@@ -10,4 +10,6 @@ class Record(_kernel.Record, Generic[KeyT, ValueT]):
     key: KeyT | None  # type: ignore[assignment]
     value: ValueT | None  # type: ignore[assignment]
 
+class ShareRecord(_kernel.ShareRecord, Record[bytes, bytes]): ...
+
 def make_records(*args: Any) -> list[Record[Any, Any]]: ...

@@ -25,6 +25,7 @@ __all__ = (
     "Record",
     "RecordBuffer",
     "RecordHandle",
+    "ShareRecord",
     "decode_headers",
     "decode_records",
     "decode_varint",
@@ -84,9 +85,9 @@ if TYPE_CHECKING or not is_pure_requested() or compiled_kernel() is None:
         )
 
         if TYPE_CHECKING:
-            from ._typed_records import Record, make_records
+            from ._typed_records import Record, ShareRecord, make_records
         else:
-            from ._kernel import Record, make_records
+            from ._kernel import Record, ShareRecord, make_records
     except ImportError as error:
         raise ImportError(STALE) from error
 

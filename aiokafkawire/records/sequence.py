@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from aiokafkawire.types import NO_LEADER_EPOCH, KeyT, TimestampType, TopicPartition, ValueT
 
@@ -41,8 +41,6 @@ class Records(Sequence[Record[KeyT, ValueT]]):
     """
 
     __slots__ = ("_ends", "_segments", "leader_epoch", "next_offset", "topic_partition")
-
-    _record_class: ClassVar[type[Record] | None] = None
 
     def __init__(
         self,
@@ -118,7 +116,6 @@ class Records(Sequence[Record[KeyT, ValueT]]):
                     partition,
                     timestamp_type,
                     leader_epoch,
-                    self._record_class,
                     held,
                 )
 

@@ -1,14 +1,13 @@
-"""A record of a share group, which the application acknowledges."""
+"""Acquired records, which the application acknowledges."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import AcknowledgementFailed
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
-from aiokafkawire.records import Record
+from aiokafkawire.records.kernel import ShareRecord
 
 from .acknowledgements import Acknowledgement, AcknowledgeType, PartitionAcknowledgements
 from .locks import AcquisitionLock
@@ -44,6 +43,10 @@ class HeldRecords:
         """Return whether a record is locked, and no acknowledgement of it was sent."""
         return self.node.is_held(self.partition, offset, self.lock)
 
+    def lock_expires_at(self, offset: int) -> float | None:
+        """Return when the lock of a record expires; None if it is not held."""
+        return self.lock.expires_at(offset) if self.is_held(offset) else None
+
     def held_after(self, first: int, last: int, time: float) -> list[tuple[int, int]]:
         """Return the ranges of records between two offsets whose locks expire after `time`."""
         return [
@@ -74,6 +77,22 @@ class HeldRecords:
             self.node.complete(self.partition, PartitionAcknowledgements.lost(ranges, self.lock))
         return bool(ranges)
 
+    def accept(self, offset: int) -> Acknowledgement:
+        """Mark a record as processed."""
+        return self.acknowledge(offset, AcknowledgeType.ACCEPT)
+
+    def release(self, offset: int) -> Acknowledgement:
+        """Have a record delivered again."""
+        return self.acknowledge(offset, AcknowledgeType.RELEASE)
+
+    def reject(self, offset: int) -> Acknowledgement:
+        """Have a record archived."""
+        return self.acknowledge(offset, AcknowledgeType.REJECT)
+
+    def renew(self, offset: int) -> Acknowledgement:
+        """Restart the lock of a record."""
+        return self.acknowledge(offset, AcknowledgeType.RENEW)
+
     def acknowledge(self, offset: int, type: AcknowledgeType) -> Acknowledgement:
         """Acknowledge one record.
 
@@ -92,68 +111,3 @@ class HeldRecords:
                 offset=offset,
             )
         return Acknowledgement(pending, offset, self.lock, self.node.flush)
-
-
-class ShareRecord(Record):
-    """A record of a share group. The broker locks it for this consumer until it is acknowledged.
-
-    Acknowledge it with one of `accept`, `release` and `reject`, or use it as a context manager,
-    which accepts it, or releases it if the block raises or is cancelled::
-
-        async with record:
-            await handle(record.value)
-
-    The methods return at once, and the acknowledgement is sent together with others. Await the
-    returned `Acknowledgement` to wait for the broker's response. They raise `AcknowledgementFailed`
-    if the record is not held any more. Until an acknowledgement is sent, a later one replaces it:
-    do not await both.
-    """
-
-    __slots__ = ("_held",)  # set by `make_records`
-
-    _held: HeldRecords
-
-    @property
-    def delivery_count(self) -> int:
-        """Number of deliveries of the record, this one included."""
-        return self._held.delivery_count
-
-    @property
-    def lock_expires_at(self) -> float | None:
-        """Time of the event loop's clock at which the lock expires; None if it is not held."""
-        held = self._held
-        return held.lock.expires_at(self.offset) if held.is_held(self.offset) else None
-
-    def accept(self) -> Acknowledgement:
-        """Mark the record as processed."""
-        return self._held.acknowledge(self.offset, AcknowledgeType.ACCEPT)
-
-    def release(self) -> Acknowledgement:
-        """Have the record delivered again, to any member."""
-        return self._held.acknowledge(self.offset, AcknowledgeType.RELEASE)
-
-    def reject(self) -> Acknowledgement:
-        """Have the record archived: it cannot be processed, and is not delivered again."""
-        return self._held.acknowledge(self.offset, AcknowledgeType.REJECT)
-
-    def renew(self) -> Acknowledgement:
-        """Restart the lock, to process the record for longer (KIP-1222).
-
-        Raises:
-            AcknowledgementFailed: The record is not held any more; or the broker is older than
-                Kafka 4.2, and the lock stays as it is.
-        """
-        return self._held.acknowledge(self.offset, AcknowledgeType.RENEW)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Accept the record, or release it after an exception, unless it is acknowledged."""
-        if self._held.is_undecided(self.offset):
-            self.accept() if error is None else self.release()

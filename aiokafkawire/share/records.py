@@ -21,8 +21,6 @@ class ShareRecords(Records):
 
     __slots__ = ()
 
-    _record_class = ShareRecord
-
     @classmethod
     def hold(cls, records: Records, held: HeldRecords) -> Self:
         """Return records with their lock."""

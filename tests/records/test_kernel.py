@@ -212,6 +212,51 @@ def test_a_topic_may_be_of_a_class_derived_from_str(module: Any) -> None:
     assert made.topic is Topic.ORDERS
 
 
+class Held:
+    """Notes the calls of records, instead of acknowledging them."""
+
+    delivery_count = 2
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.undecided = True
+
+    def is_undecided(self, offset: int) -> bool:
+        return self.undecided
+
+    def __getattr__(self, name: str) -> Callable[[int], str]:
+        def call(offset: int) -> str:
+            self.calls.append(f"{name} {offset}")
+            return name
+
+        return call
+
+
+@pytest.mark.parametrize("module", [kernel, kernel.load_source()])
+async def test_a_record_of_a_share_group_is_acknowledged_by_what_holds_it(module: Any) -> None:
+    held = Held()
+    columns = Columns(b"key", 1)
+    columns.offsets[0], columns.key_length[0], columns.value_length[0] = 7, 3, -1
+    (record,) = module.make_records(columns, 0, 1, "jobs", 3, 0, -1, held)
+    assert isinstance(record, module.ShareRecord)
+    assert isinstance(record, module.Record)
+    assert (record.offset, record.key, record.value) == (7, b"key", None)
+    assert record.delivery_count == 2
+    assert record.lock_expires_at == "lock_expires_at"
+    for name in ("accept", "release", "reject", "renew"):
+        assert getattr(record, name)() == name
+    async with record as entered:
+        assert entered is record
+    with pytest.raises(ZeroDivisionError):
+        async with record:
+            raise ZeroDivisionError
+    held.undecided = False
+    async with record:
+        pass
+    names = ("lock_expires_at", "accept", "release", "reject", "renew", "accept", "release")
+    assert held.calls == [f"{name} 7" for name in names]
+
+
 def test_a_class_derived_from_record_can_be_copied() -> None:
     own = Own("orders", 3, 7, value=b"v")
     own.note = "x"
