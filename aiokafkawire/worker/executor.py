@@ -228,9 +228,11 @@ class Executor:
 
     async def _within_time(self, item: WorkItem, process: Callable[[], Awaitable[T]]) -> T:
         handler = item.handler
+        # mutation: handler-without-time-limit
         limit_s = NEVER if handler.timeout_s is None else handler.timeout_s
         with anyio.CancelScope(deadline=item.started + limit_s):
             return await process()
+        # mutation: timed-out-record-counts-as-done
         raise HandlerTimedOut(f"{handler.name} took longer than {limit_s:g} s")
 
     async def _process(

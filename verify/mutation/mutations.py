@@ -80,6 +80,8 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "order-by-key-ends-with-fetch": ("worker", replace("False")),
     "failed-batch-not-split": ("worker", replace("False")),
     "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
+    "handler-without-time-limit": ("worker", replace("{expression.body}")),
+    "timed-out-record-counts-as-done": ("worker", delete),
     "output-written-without-offsets": ("exactly_once", delete),
     "output-written-before-its-offset": ("exactly_once", replace("True")),
     "rejected-record-accepted": ("share_worker", replace("False")),

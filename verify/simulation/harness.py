@@ -27,7 +27,7 @@ from verify.simulation.plan import BROKER_HOST, Plan, Step
 from verify.simulation.security import PASSWORDS, USER
 from verify.simulation.unread_records import UnreadRecords
 
-__all__ = ("HEALED_WITHIN_S", "ConditionTimedOut", "Harness", "make_world")
+__all__ = ("HEALED_WITHIN_S", "SLACK_S", "ConditionTimedOut", "Harness", "make_world")
 
 HEALED_WITHIN_S = 60.0
 """Time after the last fault in which everything must be consumed (simulated seconds)."""

@@ -18,10 +18,10 @@ from verify.simulation.harness import Harness
 
 __all__ = ("DEAD_KINDS", "KINDS", "RecordKind", "WorkerLedger", "kind_of")
 
-KINDS = ("fine", "once", "base", "slow", "drop", "poison", "letter", "garbage", "later")
+KINDS = ("fine", "once", "base", "slow", "drop", "poison", "letter", "garbage", "later", "hang")
 """Kinds of records: their handler returns; fails once; raises a BaseException once; takes long;
-drops the record; always fails; writes a dead letter; fails until the last retry topic. The value of
-"garbage" cannot be decoded."""
+drops the record; always fails; writes a dead letter; fails until the last retry topic; takes longer
+than the time limit once. The value of "garbage" cannot be decoded."""
 
 DEAD_KINDS = ("poison", "letter", "garbage")
 

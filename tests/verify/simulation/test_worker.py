@@ -88,6 +88,26 @@ def test_plans_have_every_kind_of_handler_and_step():
     assert len(worker.WEIGHTS) == len(KINDS)
 
 
+def test_many_of_60_plans_have_each_failure():
+    plans = [draw(worker.SCENARIO, seed) for seed in range(60)]
+    limits = Counter(plan.options["timeout_ms"] for plan in plans)
+    assert min(limits[None], limits[1_000], limits[4_000]) > 5
+
+
+def test_no_stall_alone_lets_an_attempt_time_out():
+    plans = [draw(worker.SCENARIO, seed) for seed in range(200)]
+    stalls = [
+        (step.arguments["for_s"], plan.options["timeout_ms"])
+        for plan in plans
+        for step in plan.steps
+        if step.kind == "stall"
+    ]
+    assert max(for_s for for_s, limit_ms in stalls if limit_ms is None) > 6
+    limited = [(for_s, limit_ms) for for_s, limit_ms in stalls if limit_ms is not None]
+    assert limited
+    assert all(2_000 * for_s < limit_ms for for_s, limit_ms in limited)
+
+
 def test_a_record_before_an_unfinished_one_of_its_key_is_found():
     harness = FakeHarness(orders=[value(1), value(2, key="other"), value(3)])
     checked = ledger(harness)

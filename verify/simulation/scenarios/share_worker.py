@@ -106,6 +106,7 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
         "connect_on_start": rng.random() < 0.8,
         "pause_after_failures": rng.choice((None, None, 1, 3)),
         "on_exhausted": rng.choice(("dead_letter", "dead_letter", "reject")),
+        "timeout_ms": worker.draw_timeout_ms(rng),
     }
 
 
@@ -195,7 +196,8 @@ async def work(life: WorkerLife, ledger: ShareWorkerLedger) -> None:
     """Run a worker until its life is over."""
     handler, made = worker.Handler(life, ledger), make_worker(life)
     policy = RetryPolicy(attempts=life.harness.plan.options["attempts"], backoff_ms=50)
-    on = made.on(TOPIC, order_by=None, value=worker.decode, retries=policy)
+    limit = {"timeout_ms": life.harness.plan.options["timeout_ms"]}
+    on = made.on(TOPIC, order_by=None, value=worker.decode, retries=policy, **limit)
     on(handler.process_record)
     async with made:
         while not life.over and made.health().is_alive:  # noqa: ASYNC110 - steps set `over`

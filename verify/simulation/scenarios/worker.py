@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -29,7 +30,7 @@ from aiokafkawire.worker import (
 )
 from verify.invariants.checker import Guarantees
 from verify.simulation.faults import Scene, draw_steps
-from verify.simulation.harness import ConditionTimedOut, Harness
+from verify.simulation.harness import SLACK_S, ConditionTimedOut, Harness
 from verify.simulation.plan import Plan, PlannedClient, Step
 from verify.simulation.scenario import Scenario
 from verify.simulation.scenarios.group_workers import (
@@ -48,8 +49,14 @@ TOPIC = "orders"
 DEAD = "billing.dead"
 BILLS = "bills"
 TO_S = 20.0
-WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3, 5)
-"""Weights of the kinds of records."""
+WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3, 5, 4)
+"""Weights of the kinds of records. Without a time limit of attempts, no record hangs."""
+
+STALL_SHARE = 0.4
+"""A stall takes at most this part of the time limit of an attempt, a slow record half of it."""
+
+IN_TIME = 9
+"""Number of the invariant that is checked here."""
 
 STARTS = (NoBrokerAvailable, RequestTimedOut, ConnectionFailed, ConnectionLost, PartialFailure)
 """Errors that may end the start of a worker under faults."""
@@ -78,15 +85,27 @@ def draw(rng: random.Random) -> Plan:
         *draw_clock_jumps(rng, scene),
         *draw_cancellations(rng, workers),
     ]
+    options = _draw_options(rng)
     return Plan(
         broker={"nodes": 3, "group_min_session_timeout_ms": 100},
         network={"max_delay_s": rng.choice((0.002, 0.02))},
         topics={TOPIC: partitions},
-        options=_draw_options(rng),
+        options=options,
         records=rng.choice((20, 60, 150)),
         clients=(sender, *workers),
-        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+        steps=tuple(sorted(shorter_stalls(steps, options), key=lambda step: step.at_s)),
     )
+
+
+def shorter_stalls(steps: Iterable[Step], options: Mapping[str, Any]) -> Iterator[Step]:
+    """Yield steps whose stalls alone do not let an attempt time out."""
+    limit_ms = options["timeout_ms"]
+    for step in steps:
+        if step.kind != "stall" or limit_ms is None:
+            yield step
+        else:
+            for_s = min(step.arguments["for_s"], STALL_SHARE * limit_ms / 1_000)
+            yield dataclasses.replace(step, arguments={**step.arguments, "for_s": for_s})
 
 
 def _draw_options(rng: random.Random) -> dict[str, Any]:
@@ -106,7 +125,13 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
         "strategy": rng.choice(("cooperative-sticky", "range")),
         "pause_after_failures": rng.choice((None, None, 1, 3)),
         "commit_finished_records": rng.random() < 0.5,
+        "timeout_ms": draw_timeout_ms(rng),
     }
+
+
+def draw_timeout_ms(rng: random.Random) -> int | None:
+    """Draw the time limit of one attempt."""
+    return rng.choice((None, None, 1_000, 4_000))
 
 
 def draw_clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
@@ -202,11 +227,15 @@ def allow_cancellations(harness: Harness, workers: GroupWorkers) -> None:
 
 async def send(harness: Harness, client: PlannedClient) -> None:
     rng, keys = harness.rng(client.name), harness.plan.options["keys"]
+    weights = [
+        0 if kind == "hang" and harness.plan.options["timeout_ms"] is None else weight
+        for kind, weight in zip(KINDS, WEIGHTS, strict=True)
+    ]
     pause_s = 2 * client.arguments.get("for_s", TO_S) / max(harness.plan.records, 1)
     async with a_producer(harness, client.name, client.host) as sender:
         for _ in range(harness.plan.records):
             key = f"k{rng.randrange(keys)}"
-            value = sender.value(f"{rng.choices(KINDS, WEIGHTS)[0]},{key}".encode())
+            value = sender.value(f"{rng.choices(KINDS, weights)[0]},{key}".encode())
             try:
                 await sender.send_and_wait(TOPIC, value, key=key.encode())
             except KafkaError as error:
@@ -276,15 +305,16 @@ async def work(life: WorkerLife, ledger: WorkerLedger) -> None:
     policy = RetryPolicy(
         attempts=options["attempts"], backoff_ms=50, delays_ms=tuple(options["delays_ms"])
     )
-    if options["batch"]:
-        batch = BatchPolicy(max_records=options["batch"], max_wait_ms=200)
-        on = worker.on(
-            TOPIC, order_by=options["order_by"], value=decode, retries=policy, batch=batch
-        )
-        on(handler.process_batch)
-    else:
-        on = worker.on(TOPIC, order_by=options["order_by"], value=decode, retries=policy)
-        on(handler.process_record)
+    size = options["batch"]
+    on = worker.on(
+        TOPIC,
+        order_by=options["order_by"],
+        value=decode,
+        retries=policy,
+        timeout_ms=options["timeout_ms"],
+        batch=BatchPolicy(max_records=size, max_wait_ms=200) if size else None,
+    )
+    on(handler.process_batch if size else handler.process_record)
     async with worker:
         while not life.over and worker.health().is_alive:  # noqa: ASYNC110 - steps set `over`
             await anyio.sleep(0.1)
@@ -296,6 +326,8 @@ class Handler:
     def __init__(self, life: WorkerLife, ledger: WorkerLedger | ShareWorkerLedger) -> None:
         self._life = life
         self._ledger = ledger
+        timeout_ms = life.harness.plan.options["timeout_ms"]
+        self._timeout_s = None if timeout_ms is None else timeout_ms / 1_000
 
     async def process_record(self, record: Any) -> None:
         """Process a record."""
@@ -317,10 +349,14 @@ class Handler:
 
     async def _process(self, record: Any) -> None:
         ledger, life, value = self._ledger, self._life, record.record.value
+        limit_s = self._timeout_s
         kind = kind_of(value).kind
         await life.handle()
         if kind == "slow":
-            await anyio.sleep(life.rng.uniform(0.5, 6))
+            await anyio.sleep(life.rng.uniform(0.5, 6) if limit_s is None else limit_s / 2)
+        if kind == "hang" and not ledger.failed[value]:
+            ledger.failed[value] += 1
+            await self._hang(record)
         if kind in {"once", "base"} and not ledger.failed[value]:
             ledger.failed[value] += 1
             raise (
@@ -340,6 +376,20 @@ class Handler:
         if is_exactly_once(life.harness.plan):
             record.send(BILLS, value, key=record.record.key)
         ledger.processed.add(value)
+
+    async def _hang(self, record: Any) -> None:
+        """Wait until the attempt is cancelled; sometimes ignore that for a while."""
+        harness = self._life.harness
+        began = harness.now()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            took_s = harness.now() - began
+            if self._timeout_s is not None and took_s > self._timeout_s + SLACK_S:
+                text = f"{record!r} runs for {took_s:.3f} s, at most {self._timeout_s} s"
+                harness.violated(IN_TIME, text)
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(self._life.rng.choice((0.0, self._life.rng.uniform(0, 3))))
 
 
 def guarantees(plan: Plan) -> Guarantees:
