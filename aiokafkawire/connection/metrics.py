@@ -14,6 +14,7 @@ class ConnectionMetrics:
     """Metrics that the connections of a client to one broker share. Totals never decrease.
 
     `latency_max_s` is reset by `take_latency_max_s`; `earlier_latency_max_s` is the maximum before.
+    `throttle_max_s` is reset by `take_throttle_max_s`.
     """
 
     connections_open: int = 0
@@ -27,6 +28,7 @@ class ConnectionMetrics:
     bytes_sent: int = 0
     bytes_received: int = 0
     throttle_s: float = 0.0
+    throttle_max_s: float = 0.0
     reauthentications: int = 0
 
     def record_opened(self) -> None:
@@ -43,10 +45,20 @@ class ConnectionMetrics:
         self.connections_open -= 1
         self.connections_lost += lost
 
+    def record_throttle(self, throttle_s: float) -> None:
+        """Add the throttle time of a response."""
+        self.throttle_s += throttle_s
+        self.throttle_max_s = max(self.throttle_max_s, throttle_s)
+
     def take_latency_max_s(self) -> float:
         """Return the longest latency since the last call."""
         latest, self.latency_max_s = self.latency_max_s, 0.0
         self.earlier_latency_max_s = max(self.earlier_latency_max_s, latest)
+        return latest
+
+    def take_throttle_max_s(self) -> float:
+        """Return the longest throttle time since the last call."""
+        latest, self.throttle_max_s = self.throttle_max_s, 0.0
         return latest
 
     @classmethod

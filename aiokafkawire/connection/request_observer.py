@@ -113,7 +113,7 @@ class RequestObserver:
 
     def on_throttled(self, request: InFlightRequest, throttle_s: float, now: float) -> None:
         """Count and log that the broker throttles the client, in the response to a request."""
-        self.metrics.throttle_s += throttle_s
+        self.metrics.record_throttle(throttle_s)
         if self._hooks.on_throttle is not None:
             self._hooks.on_throttle(Throttled(self._broker, request.api.name, throttle_s))
         logger.log(

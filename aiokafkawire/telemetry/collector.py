@@ -18,13 +18,29 @@ from aiokafkawire.wire.otlp import (
 )
 
 from .events import TelemetrySubscription
-from .java_names import JAVA_NAMES, PREFIXES, ClientKind, split_labels
+from .java_names import (
+    JAVA_NAMES,
+    PREFIXES,
+    REQUEST_LATENCIES,
+    THROTTLE_TIMES,
+    ClientKind,
+    split_labels,
+)
 
 __all__ = ("MetricsCollector", "MetricsSource")
 
-CONNECTIONS_MADE = "connections_made_total"
-CREATION_RATE = "connection.creation.rate"
 NODE_LATENCY = "node.request.latency"
+
+NODE_TOTALS = {
+    "requests": "node.request.total",
+    "responses": "node.response.total",
+    "bytes_sent": "node.outgoing.byte.total",
+    "bytes_received": "node.incoming.byte.total",
+}
+"""Totals by node, by the attribute of `ConnectionMetrics`."""
+
+RATES_PER_HOUR = {"coordinator.rebalance.total": "coordinator.rebalance.rate.per.hour"}
+"""Names of the rates that are per hour; all others are per second."""
 
 WITH_TOTAL = frozenset({"coordinator.rebalance.latency"})
 """Measured times with a total besides average and maximum."""
@@ -69,7 +85,7 @@ class _Collection:
 class MetricsCollector:
     """Collects the values of one push after the other.
 
-    Averages, maxima and the rate are those since the last push. Sums are too, if the broker wants
+    Averages, maxima and rates are those since the last push. Sums are too, if the broker wants
     deltas.
     """
 
@@ -97,7 +113,13 @@ class MetricsCollector:
         start_ns = (self._before if is_delta else self._start).wall_ns
         temporality = Temporality.DELTA if is_delta else Temporality.CUMULATIVE
         points: dict[str, list[NumberDataPoint]] = {}
-        values = *self._counted(is_delta), *self._measured(is_delta), *self._shares()
+        values = (
+            *self._counted(is_delta),
+            *self._by_node(is_delta),
+            *self._of_all_nodes(),
+            *self._measured(is_delta),
+            *self._shares(),
+        )
         for name, value, labels in values:
             if subscription.requests(self._prefix + name):
                 since_ns = start_ns if _is_sum(name) else 0
@@ -126,32 +148,70 @@ class MetricsCollector:
             if not _is_sum(java_name):
                 yield java_name, value, labels
                 continue
-            since_last = self._since_last((full_name,), value)
-            yield java_name, since_last if is_delta else value, labels
-            elapsed_s = self._last.at - self._before.at
-            if name == CONNECTIONS_MADE and elapsed_s > 0:
-                yield CREATION_RATE, since_last / elapsed_s, labels
+            yield from self._total(java_name, (full_name,), value, labels, is_delta=is_delta)
 
-    def _measured(self, is_delta: bool) -> Iterator[_Value]:
-        """Return averages and maxima in milliseconds, of what has occurred since the last push."""
+    def _by_node(self, is_delta: bool) -> Iterator[_Value]:
+        """Return totals and latencies of each node."""
         for node_id, node in self._nodes.items():
             if node_id is not None:
-                labels = {"node_id": f"node-{node_id}"}
-                longest_s = node.take_latency_max_s()
-                count = self._since_last((NODE_LATENCY, labels["node_id"], "count"), node.responses)
-                sum_s = self._since_last((NODE_LATENCY, labels["node_id"]), node.latency_sum_s)
-                if count:
-                    yield f"{NODE_LATENCY}.avg", 1_000 * sum_s / count, labels
-                    yield f"{NODE_LATENCY}.max", 1_000 * longest_s, labels
+                node_name = f"node-{node_id}"
+                labels = {"node_id": node_name}
+                for attribute, name in NODE_TOTALS.items():
+                    value = getattr(node, attribute)
+                    yield from self._total(
+                        name, (name, node_name), value, labels, is_delta=is_delta
+                    )
+                yield from self._average(
+                    NODE_LATENCY, node.responses, node.latency_sum_s, node.latency_max_s, labels
+                )
+
+    def _of_all_nodes(self) -> Iterator[_Value]:
+        """Return latencies and throttle times of all requests. Resets the maxima of all nodes."""
+        nodes = self._nodes.values()
+        responses = sum(node.responses for node in nodes)
+        kind = self._source.kind
+        longest_s = max((node.take_latency_max_s() for node in nodes), default=0.0)
+        if (name := REQUEST_LATENCIES.get(kind)) is not None:
+            sum_s = sum(node.latency_sum_s for node in nodes)
+            yield from self._average(name, responses, sum_s, longest_s, {})
+        longest_s = max((node.take_throttle_max_s() for node in nodes), default=0.0)
+        if (name := THROTTLE_TIMES.get(kind)) is not None:
+            sum_s = sum(node.throttle_s for node in nodes)
+            yield from self._average(name, responses, sum_s, longest_s, {})
+
+    def _measured(self, is_delta: bool) -> Iterator[_Value]:
+        """Return the times that the client measures."""
         for name, times in self._source.durations.items():
-            longest_s = times.take_latest_max_s()
-            count = self._since_last((name, "count"), times.count)
-            sum_s = self._since_last((name,), times.sum_s)
             if name in WITH_TOTAL:
-                yield f"{name}.total", 1_000 * (sum_s if is_delta else times.sum_s), {}
-            if count:
-                yield f"{name}.avg", 1_000 * sum_s / count, {}
-                yield f"{name}.max", 1_000 * longest_s, {}
+                sum_s = self._since_last((name,), times.sum_s) if is_delta else times.sum_s
+                yield f"{name}.total", 1_000 * sum_s, {}
+            longest_s = times.take_latest_max_s()
+            yield from self._average(name, times.count, times.sum_s, longest_s, {})
+
+    def _average(
+        self, name: str, count: int, sum_s: float, longest_s: float, labels: Labels
+    ) -> Iterator[_Value]:
+        """Return average and maximum in milliseconds, if something occurred since the last push."""
+        key = (name, *labels.values())
+        count_since_last = self._since_last((*key, "count"), count)
+        sum_since_last_s = self._since_last(key, sum_s)
+        if count_since_last:
+            yield f"{name}.avg", 1_000 * sum_since_last_s / count_since_last, labels
+            yield f"{name}.max", 1_000 * longest_s, labels
+
+    def _total(
+        self, name: str, key: tuple[str, ...], value: Number, labels: Labels, *, is_delta: bool
+    ) -> Iterator[_Value]:
+        """Return a total, and its rate since the last push."""
+        since_last = self._since_last(key, value)
+        yield name, since_last if is_delta else value, labels
+        elapsed_s = self._last.at - self._before.at
+        if elapsed_s <= 0:
+            return
+        if (per_hour := RATES_PER_HOUR.get(name)) is not None:
+            yield per_hour, 3_600 * since_last / elapsed_s, labels
+        else:
+            yield f"{name.removesuffix('total')}rate", since_last / elapsed_s, labels
 
     def _shares(self) -> Iterator[_Value]:
         """Return shares of the time since the last push."""

@@ -13,7 +13,9 @@ __all__ = (
     "JAVA_NAMES",
     "PREFIXES",
     "PRODUCER",
+    "REQUEST_LATENCIES",
     "SHARE_CONSUMER",
+    "THROTTLE_TIMES",
     "ClientKind",
     "split_labels",
 )
@@ -32,6 +34,7 @@ _CONNECTIONS = {
     "responses_total": "response.total",
     "bytes_sent_total": "outgoing.byte.total",
     "bytes_received_total": "incoming.byte.total",
+    "reauthentications_total": "successful.reauthentication.total",
 }
 
 JAVA_NAMES: Mapping[ClientKind, Mapping[str, str]] = MappingProxyType(
@@ -42,6 +45,7 @@ JAVA_NAMES: Mapping[ClientKind, Mapping[str, str]] = MappingProxyType(
             "request_latency_ms_max": "request.latency.max",
             "records_failed_total": "record.error.total",
             "batches_split_total": "batch.split.total",
+            "callers_waiting": "waiting.threads",
             "buffer_size_bytes": "buffer.total.bytes",
         },
         CONSUMER: {
@@ -77,6 +81,18 @@ PREFIXES: Mapping[ClientKind, str] = MappingProxyType(
     }
 )
 """Common prefix of the names of metrics that the Java client pushes (KIP-714)."""
+
+REQUEST_LATENCIES: Mapping[ClientKind, str] = MappingProxyType({PRODUCER: "request.latency"})
+"""Name of the latency of all requests, by kind of client."""
+
+THROTTLE_TIMES: Mapping[ClientKind, str] = MappingProxyType(
+    {
+        PRODUCER: "produce.throttle.time",
+        CONSUMER: "fetch.manager.fetch.throttle.time",
+        SHARE_CONSUMER: "share.fetch.manager.fetch.throttle.time",
+    }
+)
+"""Name of the throttle time in the responses to all requests, by kind of client."""
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 

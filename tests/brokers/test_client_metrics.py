@@ -18,7 +18,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from aiokafkawire import Admin, Consumer, Producer, blocking
 from aiokafkawire.admin import ConfigResource, ConfigResourceType
 from aiokafkawire.telemetry import java_names, reporter
-from aiokafkawire.telemetry.collector import CREATION_RATE, NODE_LATENCY
+from aiokafkawire.telemetry.collector import NODE_LATENCY, NODE_TOTALS, RATES_PER_HOUR
 from aiokafkawire.telemetry.java_names import ClientKind
 from aiokafkawire.testing import KafkaBroker
 from tests.behaviour.support import eventually
@@ -39,6 +39,8 @@ PRODUCER = {
     "org.apache.kafka.producer.connection.creation.total",
     "org.apache.kafka.producer.node.request.latency.avg",
     "org.apache.kafka.producer.node.request.latency.max",
+    "org.apache.kafka.producer.produce.throttle.time.avg",
+    "org.apache.kafka.producer.produce.throttle.time.max",
     "org.apache.kafka.producer.record.queue.time.avg",
     "org.apache.kafka.producer.record.queue.time.max",
 }
@@ -170,7 +172,7 @@ async def test_kafka_takes_the_pushes(cluster: Cluster, monkeypatch: pytest.Monk
 
 
 MEASURED: dict[ClientKind, set[str]] = {
-    java_names.PRODUCER: {"record.queue.time"},
+    java_names.PRODUCER: {"record.queue.time", "request.latency"},
     java_names.CONSUMER: {
         "fetch.manager.fetch.latency",
         "coordinator.commit.latency",
@@ -197,11 +199,15 @@ async def prepare(servers: str) -> None:
 
 @pytest.mark.parametrize("kind", JAVA_TOOLS)
 def test_the_java_client_has_the_same_names(kind: ClientKind) -> None:
-    wanted = set(java_names.JAVA_NAMES[kind].values())
+    wanted = {*java_names.JAVA_NAMES[kind].values(), *NODE_TOTALS.values()}
     wanted |= {
-        f"{name}.{end}" for name in {NODE_LATENCY, *MEASURED[kind]} for end in ("avg", "max")
+        RATES_PER_HOUR.get(name, f"{name.removesuffix('total')}rate")
+        for name in wanted
+        if name.endswith(".total")
     }
-    wanted = {java_names.PREFIXES[kind] + name for name in {CREATION_RATE, *wanted}}
+    measured = {NODE_LATENCY, java_names.THROTTLE_TIMES[kind], *MEASURED[kind]}
+    wanted |= {f"{name}.{end}" for name in measured for end in ("avg", "max")}
+    wanted = {java_names.PREFIXES[kind] + name for name in wanted}
     with what_real_kafka_needs():
         java, jars = java_for(RELEASE), fetch(RELEASE)
     with KafkaBroker(client_telemetry=True) as broker:

@@ -90,7 +90,8 @@ def test_a_sum_has_its_temporality_and_times() -> None:
         client.metrics["records_failed_total"] = 1
         for since_s in (first_s, second_s):
             client.time += 10
-            (metric,) = client.collect(subscription).metrics
+            metric, rate = client.collect(subscription).metrics
+            assert (rate.temporality, rate.points[0].start_time_ns) == (None, 0)
             assert (metric.temporality, metric.is_monotonic) == (temporality, True)
             (point,) = metric.points
             assert point.start_time_ns == since_s * 1_000_000_000
@@ -123,7 +124,7 @@ def test_a_refused_push_is_contained_in_the_next_one() -> None:
     }
 
 
-def test_the_rate_of_new_connections() -> None:
+def test_rates_since_the_last_push() -> None:
     client = Client()
     for made, rate in ((4, 0.4), (5, 0.1), (5, 0.0)):
         client.time += 10
@@ -132,18 +133,68 @@ def test_the_rate_of_new_connections() -> None:
     assert "connection.creation.rate" not in client.values()  # no time has passed
 
 
-def test_latencies_by_node_since_the_last_push() -> None:
+def test_the_rate_of_rebalances_is_per_hour() -> None:
+    client = Client(CONSUMER)
+    client.time += 1_800
+    client.metrics["rebalances_total"] = 4
+    metrics = {metric.name: metric.points for metric in client.collect().metrics}
+    name = "org.apache.kafka.consumer.coordinator.rebalance.rate.per.hour"
+    assert metrics[name][0].value == 8
+
+
+def test_latencies_since_the_last_push() -> None:
     client = Client()
     one = client.nodes[NodeId(1)] = ConnectionMetrics()
-    client.nodes[None] = ConnectionMetrics(responses=1, latency_sum_s=9.0)
-    for responses, sum_s, max_s, expected in ((2, 0.3, 0.2, [150, 200]), (3, 0.4, 0.1, [100, 100])):
+    other = client.nodes[None] = ConnectionMetrics(responses=1, latency_sum_s=0.9)
+    other.latency_max_s = 0.9
+    for responses, sum_s, max_s, by_node, of_all in (
+        (2, 0.3, 0.2, [150, 200], [400, 900]),
+        (3, 0.4, 0.1, [100, 100], [100, 100]),
+    ):
         one.responses, one.latency_sum_s, one.latency_max_s = responses, sum_s, max_s
         metrics = {metric.name: metric.points for metric in client.collect().metrics}
         points = [metrics[f"{PREFIX}node.request.latency.{end}"][0] for end in ("avg", "max")]
-        assert [point.value for point in points] == pytest.approx(expected)
+        assert [point.value for point in points] == pytest.approx(by_node)
         assert [point.attributes for point in points] == [{"node_id": "node-1"}] * 2
-    assert client.values() == {}
+        points = [metrics[f"{PREFIX}request.latency.{end}"][0] for end in ("avg", "max")]
+        assert [point.value for point in points] == pytest.approx(of_all)
+    assert not [name for name in client.values() if "latency" in name]
     assert one.snapshot()["request_latency_ms_max"] == 200
+
+
+def test_totals_by_node() -> None:
+    client = Client()
+    client.nodes[None] = ConnectionMetrics(requests=9)
+    client.nodes[NodeId(1)] = ConnectionMetrics(requests=4, bytes_sent=300)
+    client.nodes[NodeId(2)] = ConnectionMetrics(requests=6)
+    values = client.values()
+    assert values["node.request.total"] == [4, 6]
+    assert values["node.outgoing.byte.total"] == [300, 0]
+    client.time += 10
+    client.nodes[NodeId(2)].requests = 11
+    assert client.values()["node.request.rate"] == [0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (PRODUCER, "org.apache.kafka.producer.produce.throttle.time"),
+        (CONSUMER, "org.apache.kafka.consumer.fetch.manager.fetch.throttle.time"),
+        (SHARE_CONSUMER, "org.apache.kafka.consumer.share.fetch.manager.fetch.throttle.time"),
+    ],
+)
+def test_throttle_times_since_the_last_push(kind: ClientKind, name: str) -> None:
+    client = Client(kind)
+    one, other = ConnectionMetrics(), ConnectionMetrics()
+    client.nodes.update({NodeId(1): one, NodeId(2): other})
+    for throttle_ms, expected in ((300, [100, 300]), (0, [0, 0])):
+        one.responses += 2
+        other.responses += 1
+        one.record_throttle(throttle_ms / 1_000)
+        metrics = {metric.name: metric.points for metric in client.collect().metrics}
+        points = [metrics[f"{name}.{end}"][0] for end in ("avg", "max")]
+        assert [point.value for point in points] == pytest.approx(expected)
+    assert not [metric for metric in client.collect().metrics if "throttle" in metric.name]
 
 
 def test_measured_times_since_the_last_push() -> None:
@@ -193,7 +244,7 @@ def test_only_requested_metrics_are_pushed() -> None:
 
 def test_metrics_without_a_java_name_are_left_out() -> None:
     client = Client()
-    client.metrics.update(callers_waiting=1, request_latency_ms_avg=2.0)
+    client.metrics.update(topics_in_use=1, request_latency_ms_avg=2.0)
     assert client.values() == {}
 
 
