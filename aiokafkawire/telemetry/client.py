@@ -28,6 +28,6 @@ class PushesMetrics(ABC):
         Raises:
             UnsupportedVersion: The brokers are older than 3.7, or collect no client metrics.
             IllegalState: The option `enable_metrics_push` is False.
-            KafkaError: No broker could answer.
+            KafkaError: No broker could answer, or it assigned no id.
         """
         return await self._telemetry().client_instance_id(timeout_ms)

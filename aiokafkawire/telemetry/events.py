@@ -120,9 +120,9 @@ class SendPush:
 
 @dataclass(frozen=True, slots=True)
 class ReportDisabled:
-    """Log that no metrics are pushed any more, because of this error code."""
+    """Log that no metrics are pushed any more, and why."""
 
-    error_code: int
+    reason: str
 
 
 TelemetryEffect = SendSubscriptionRequest | SendPush | ReportDisabled

@@ -12,6 +12,7 @@ from aiokafkawire.errors import (
     ClientClosed,
     IllegalState,
     KafkaError,
+    ProtocolError,
     RequestTimedOut,
     UnsupportedVersion,
 )
@@ -28,7 +29,7 @@ from aiokafkawire.wire.messages.push_telemetry import PushTelemetryRequest, Push
 
 from . import events, states
 from .collector import MetricsCollector, MetricsSource
-from .state_machine import TelemetryMachine
+from .state_machine import NO_CLIENT_INSTANCE_ID, TelemetryMachine
 
 __all__ = ("ClientTelemetryReporter",)
 
@@ -74,6 +75,7 @@ class ClientTelemetryReporter:
 
         Raises:
             IllegalState: The option `enable_metrics_push` is off.
+            ProtocolError: The broker assigned no id.
             RequestTimedOut: There was no response in time.
             UnsupportedVersion: No broker collects metrics of clients.
         """
@@ -110,7 +112,10 @@ class ClientTelemetryReporter:
                 " brokers that takes client metrics"
             )
             raise
-        raise_for(response.error_code, api="GetTelemetrySubscriptions", broker=broker)
+        api = "GetTelemetrySubscriptions"
+        raise_for(response.error_code, api=api, broker=broker)
+        if response.client_instance_id == ZERO_UUID:
+            raise ProtocolError(NO_CLIENT_INSTANCE_ID, api=api, broker=broker)
         return response.client_instance_id
 
     async def close(self) -> None:
@@ -159,7 +164,7 @@ class ClientTelemetryReporter:
             self._log_response(event)
             for report in self._machine.handle(event, self._clock.now()):
                 assert isinstance(report, events.ReportDisabled)
-                self._log(logging.INFO, "pushes no metrics any more, because of the last error")
+                self._log(logging.INFO, f"pushes no metrics any more: {report.reason}")
         self._changed.set()
         return True
 

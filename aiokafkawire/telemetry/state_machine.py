@@ -14,13 +14,13 @@ from uuid import UUID
 from aiokafkawire.records.compression import Compression
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.runtime.state_machine import Transitions, each_of, transition
-from aiokafkawire.wire import ZERO_UUID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode, error_for
 
 from . import events, states
 from .events import TelemetryEffect, TelemetryEvent, TelemetrySubscription
 from .states import TelemetryState
 
-__all__ = ("TRANSITIONS", "TelemetryMachine")
+__all__ = ("NO_CLIENT_INSTANCE_ID", "TRANSITIONS", "TelemetryMachine")
 
 DEFAULT_PUSH_INTERVAL_S = 300.0
 """Interval if a broker names none, and after a failed request before the first subscription."""
@@ -35,6 +35,8 @@ DEFAULT_MAX_BYTES = 1_048_576
 """Kafka's default of `telemetry.max.bytes`, if a broker names no limit."""
 
 ALL_METRICS = "*"
+
+NO_CLIENT_INSTANCE_ID = "the broker assigned no client instance id"
 
 MAX_PREFIXES = 1_000
 """Limit of requested prefixes: each metric is compared with them all."""
@@ -157,7 +159,12 @@ def subscribe(
     event: events.SubscriptionReceived,
     now: float,
 ) -> Outcome:
-    """Push from now on, or ask again after an interval if the broker wants no metrics."""
+    """Push from now on, or ask again after an interval if the broker wants no metrics.
+
+    Java sends nothing any more either after a response without an id.
+    """
+    if event.client_instance_id == ZERO_UUID:
+        return states.Terminated(), (events.ReportDisabled(NO_CLIENT_INSTANCE_ID),)
     subscription = machine.read_subscription(event)
     if not subscription.requested_metrics:
         return states.SubscriptionNeeded(now + subscription.push_interval_s), ()
@@ -171,7 +178,7 @@ def retry_subscription(
     """Ask again after an interval. No error leads to a request at once, which might loop."""
     code = event.error_code
     if code is not None and code not in _REFRESH_CODES | _WAIT_CODES:
-        return states.Terminated(), (events.ReportDisabled(code),)
+        return states.Terminated(), (events.ReportDisabled(error_for(code).reason),)
     return states.SubscriptionNeeded(now + machine.push_interval_s), ()
 
 
@@ -196,7 +203,7 @@ def refresh_subscription(
         return states.SubscriptionNeeded(now), ()
     if code is None or code in _WAIT_CODES:
         return states.SubscriptionNeeded(now + state.subscription.push_interval_s), ()
-    return states.Terminated(), (events.ReportDisabled(code),)
+    return states.Terminated(), (events.ReportDisabled(error_for(code).reason),)
 
 
 # --- closing ------------------------------------------------------------------------------------

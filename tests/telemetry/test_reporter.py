@@ -19,12 +19,13 @@ from aiokafkawire.errors import (
     ClientClosed,
     IllegalState,
     KafkaError,
+    ProtocolError,
     RequestTimedOut,
     UnsupportedVersion,
 )
 from aiokafkawire.telemetry import reporter
 from aiokafkawire.telemetry.collector import MetricsCollector
-from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire import ErrorCode, error_for
 from aiokafkawire.wire.otlp import Metric
 
 LIMIT_S = 30
@@ -203,6 +204,7 @@ async def test_a_fatal_error_ends_the_pushes_alone(
         await producer.send_and_wait("orders", b"pen")
     (record,) = [each for each in caplog.records if each.name == "aiokafkawire.telemetry"]
     assert record.levelname == "INFO"
+    assert record.getMessage().endswith(f": {error_for(ErrorCode.INVALID_REQUEST).reason}")
     assert len([seen for seen in broker.requests if seen.api_key is api_key]) == 1
 
 
@@ -284,6 +286,20 @@ async def test_the_id_is_the_same_for_all_callers(broker: Broker) -> None:
             tasks.start_soon(ask)
     assert len(ids) == 3
     assert len(set(ids)) == 1
+
+
+async def test_a_broker_that_assigns_no_id(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.telemetry")
+    broker.on(SUBSCRIBE, Answer(ErrorCode.NONE))
+    async with AsyncExitStack() as stack:
+        producer = await start(stack, "producer", broker)
+        await until(lambda: "pushes no metrics any more: the broker assigned no" in caplog.text)
+        with pytest.raises(ProtocolError, match="no client instance id"):
+            await producer.client_instance_id()
+        await producer.send_and_wait("orders", b"pen")
+    assert not [seen for seen in broker.requests if seen.api_key is PUSH]
 
 
 async def test_no_id_in_time(broker: Broker) -> None:

@@ -54,6 +54,7 @@ EVENTS: dict[str, events.TelemetryEvent] = {
     "request due": events.TelemetryRequestDue(),
     "subscription": RECEIVED,
     "subscription without metrics": dataclasses.replace(RECEIVED, requested_metrics=()),
+    "subscription without id": dataclasses.replace(RECEIVED, client_instance_id=ZERO_UUID),
     "subscription failed": events.SubscriptionFailed(None),
     "subscription INVALID_REQUEST": events.SubscriptionFailed(E.INVALID_REQUEST),
     "subscription UNKNOWN_SUBSCRIPTION_ID": events.SubscriptionFailed(E.UNKNOWN_SUBSCRIPTION_ID),
