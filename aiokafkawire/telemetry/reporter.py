@@ -16,7 +16,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.logs import MAX_LISTED
+from aiokafkawire.logs import list_names, log_fields
 from aiokafkawire.records.compression import compress
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, TaskHandle
 from aiokafkawire.types import require_timeout
@@ -161,10 +161,11 @@ class ClientTelemetryReporter:
                     event = await self._subscribe(broker, channel, effect, deadline)
                 case events.SendPush():
                     event = await self._push(broker, channel, effect, deadline)
-            self._log_response(event)
+            self._log_response(broker, event)
             for report in self._machine.handle(event, self._clock.now()):
                 assert isinstance(report, events.ReportDisabled)
-                self._log(logging.INFO, f"pushes no metrics any more: {report.reason}")
+                reason = f"{report.reason} (broker {broker.name})"
+                self._log(logging.INFO, f"pushes no metrics any more: {reason}")
         self._changed.set()
         return True
 
@@ -198,9 +199,9 @@ class ClientTelemetryReporter:
         subscription = effect.subscription
         try:
             content = compress(subscription.compression_type, self._collector.collect(subscription))
-        except Exception:
-            # The client works without it.
-            self._log(logging.ERROR, "cannot collect metrics", exc_info=True)
+        except Exception as error:
+            # A bug here must not end the client.
+            self._log(logging.ERROR, "collecting the metrics to push failed", error, exc_info=True)
             return events.PushFailed(ErrorCode.INVALID_RECORD)
         if len(content) > subscription.max_bytes:
             self._collector.discard()
@@ -232,26 +233,35 @@ class ClientTelemetryReporter:
             request = broker.submit(channel, message, deadline)
             response: R = await channel.wait_response(request)
         except KafkaError as error:
-            self._log(logging.DEBUG, f"no response of broker {broker.name}: {error}")
+            self._log(logging.DEBUG, f"metrics not pushed: {error}", error)
             return None
         return response
 
     # --- log ---
 
-    def _log_response(self, event: events.TelemetryEvent) -> None:
+    def _log_response(self, broker: BrokerClient, event: events.TelemetryEvent) -> None:
         match event:
             case events.SubscriptionReceived():
-                names = ", ".join(event.requested_metrics[:MAX_LISTED]) or "none"
+                names = list_names(event.requested_metrics) or "none"
                 self._log(
                     logging.DEBUG,
-                    f"metrics to push as client instance {event.client_instance_id}: {names},"
-                    f" each {event.push_interval_ms} ms",
+                    f"metrics to push as client instance {event.client_instance_id}, every"
+                    f" {event.push_interval_ms} ms: {names}",
                 )
             case events.SubscriptionFailed(int(code)):
-                self._log(logging.DEBUG, f"no subscription to metrics: {error_for(code).reason}")
+                error = error_for(code, broker=broker.name)
+                self._log(logging.DEBUG, f"no subscription to metrics: {error}", error)
             case events.PushFailed(int(code)):
-                self._log(logging.DEBUG, f"metrics not pushed: {error_for(code).reason}")
+                error = error_for(code, broker=broker.name)
+                self._log(logging.DEBUG, f"metrics not pushed: {error}", error)
 
-    def _log(self, level: int, text: str, *, exc_info: bool = False) -> None:
-        prefix, fields = self._supervisor.name, dict(self._supervisor.fields)
-        logger.log(level, "%s: %s", prefix, text, extra=fields, exc_info=exc_info)
+    def _log(
+        self,
+        level: int,
+        text: str,
+        error: Exception | None = None,
+        *,
+        exc_info: bool = False,
+    ) -> None:
+        extra = log_fields(self._supervisor.fields, error=error)
+        logger.log(level, "%s: %s", self._supervisor.name, text, extra=extra, exc_info=exc_info)

@@ -204,7 +204,8 @@ async def test_a_fatal_error_ends_the_pushes_alone(
         await producer.send_and_wait("orders", b"pen")
     (record,) = [each for each in caplog.records if each.name == "aiokafkawire.telemetry"]
     assert record.levelname == "INFO"
-    assert record.getMessage().endswith(f": {error_for(ErrorCode.INVALID_REQUEST).reason}")
+    reason = error_for(ErrorCode.INVALID_REQUEST).reason
+    assert record.getMessage().endswith(f"{reason} (broker 1 at {broker.bootstrap_servers})")
     assert len([seen for seen in broker.requests if seen.api_key is api_key]) == 1
 
 
@@ -242,7 +243,7 @@ async def test_a_failure_does_not_end_the_client(
         producer = await start(stack, "producer", broker)
         await until(lambda: "pushes no metrics any more" in caplog.text)
         await producer.send_and_wait("orders", b"pen")
-    assert "cannot collect metrics" in caplog.text
+    assert "collecting the metrics to push failed" in caplog.text
 
 
 async def test_a_push_that_hangs_holds_up_no_other_request(
