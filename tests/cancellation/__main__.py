@@ -1,7 +1,7 @@
 """Cancel every public coroutine at every await: `python -m tests.cancellation` prints the table.
 
-One row a case: the coroutine, and on each backend how many calls were made: each is cancelled at
-another suspension, or in another way, and the last of each way was left alone.
+The table has a row for each case: the coroutine, and the number of calls on each backend. Each call
+is cancelled at another suspension or in another way; the last one of each way is not cancelled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from aiokafkawire.broker import Broker
-from tests.cancellation import test_consumer, test_producer, test_transactions
+from tests.cancellation import test_consumer, test_producer, test_share, test_transactions
 from tests.cancellation.cancellation_case import CancellationCase, cancel_at_each_suspension
 
 __all__ = ("CASES", "rows_of", "table")
@@ -24,10 +24,11 @@ CASES: tuple[type[CancellationCase], ...] = (
     *test_producer.CASE_CLASSES,
     *test_transactions.CASE_CLASSES,
     *test_consumer.CASE_CLASSES,
+    *test_share.CASE_CLASSES,
 )
 """All cases; a test checks that every public coroutine has one."""
 
-HEADS = ("Coroutine", "Case", *(f"calls on {backend}" for backend in BACKENDS))
+HEADS = ("Coroutine", "Case", *(f"Calls on {backend}" for backend in BACKENDS))
 
 
 async def _tried(case: type[CancellationCase]) -> str:
@@ -40,13 +41,13 @@ async def _tried(case: type[CancellationCase]) -> str:
 
 
 def rows_of(case: type[CancellationCase]) -> tuple[str, ...]:
-    """One row: the case tried on each backend."""
+    """Return the row of a case, tried on each backend."""
     tried: list[Any] = [anyio.run(_tried, case, backend=backend) for backend in BACKENDS]
     return (f"`{case.covers}`", case.__name__, *tried)
 
 
-def table(parametrize_cases: list[tuple[str, ...]]) -> str:
-    lines = [HEADS, ("---",) * len(HEADS), *parametrize_cases]
+def table(rows: list[tuple[str, ...]]) -> str:
+    lines = [HEADS, ("---",) * len(HEADS), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -55,9 +56,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="of cases; all unless given")
     asked = parser.parse_args()
     cases = [case for case in CASES if not asked.names or case.__name__ in asked.names]
-    parametrize_cases = [rows_of(case) for case in sorted(cases, key=lambda case: case.covers)]
-    print(table(parametrize_cases))
-    return any("FAILED" in row for row in parametrize_cases)
+    rows = [rows_of(case) for case in sorted(cases, key=lambda case: case.covers)]
+    print(table(rows))
+    return any("FAILED" in row for row in rows)
 
 
 if __name__ == "__main__":

@@ -227,7 +227,7 @@ class ClientInstanceIdOfAShareConsumer(ClientInstanceId):
         return ShareConsumer(self.topic, group_id="work", **self.collector.client_options())
 
 
-CASES: list[type[CancellationCase]] = [
+CASE_CLASSES: list[type[CancellationCase]] = [
     Getone,
     AnextOfTheConsumer,
     Getmany,
@@ -245,9 +245,9 @@ CASES: list[type[CancellationCase]] = [
 
 def test_each_coroutine_has_a_case() -> None:
     coroutines = public_coroutines(ShareConsumer, ShareRecordIterator, ShareBatchIterator)
-    assert coroutines == {case.covers for case in CASES}
+    assert coroutines == {case.covers for case in CASE_CLASSES}
 
 
-@parametrize_cases(CASES)
+@parametrize_cases(CASE_CLASSES)
 async def test_cancelled(broker: Broker, world_class: type[CancellationCase]) -> None:
     assert await cancel_at_each_suspension(world_class(broker)) > 0
