@@ -43,10 +43,10 @@ RATES_PER_HOUR = {"coordinator.rebalance.total": "coordinator.rebalance.rate.per
 """Names of the rates that are per hour; all others are per second."""
 
 WITH_TOTAL = frozenset({"coordinator.rebalance.latency"})
-"""Measured times with a total besides average and maximum."""
+"""Durations with a total besides average and maximum."""
 
 _SINCE_START = ("_ms_avg", "_ms_max")
-"""Ends of the names of public metrics that say nothing about the time since the last push."""
+"""Suffixes of public metrics that cover the time since the start, not since the last push."""
 
 Labels = Mapping[str, str]
 Number = int | float
@@ -61,9 +61,9 @@ class MetricsSource:
         kind: Kind of the client.
         read: Returns the metrics of the client, by their public names.
         labels: Returns the attributes of the client, such as `group_id`. Empty ones are left out.
-        durations: Measured times by the name of their metrics without `.avg` and `.max`.
-        ratios: Functions that return how long something was the case, in seconds, by the name of
-            the metric of its share of the time.
+        durations: Durations by the name of their metrics, without `.avg` and `.max`.
+        ratios: Functions that return the total time of a state, in seconds, by the name of the
+            metric: the ratio of that time to all time.
     """
 
     kind: ClientKind
@@ -75,7 +75,7 @@ class MetricsSource:
 
 @dataclass(slots=True)
 class _Collection:
-    """Time of a collection, and what its values counted up to."""
+    """Time of a collection, and the totals at that time."""
 
     at: float
     wall_ns: int
@@ -85,8 +85,8 @@ class _Collection:
 class MetricsCollector:
     """Collects the values of one push after the other.
 
-    Averages, maxima and rates are those since the last push. Sums are too, if the broker wants
-    deltas.
+    Averages, maxima, rates and ratios cover the time since the last push. Totals do too if the
+    broker wants deltas, and otherwise the time since the start (KIP-714).
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class MetricsCollector:
             *self._by_node(is_delta),
             *self._of_all_nodes(),
             *self._measured(is_delta),
-            *self._shares(),
+            *self._ratios(),
         )
         for name, value, labels in values:
             if subscription.requests(self._prefix + name):
@@ -180,7 +180,7 @@ class MetricsCollector:
             yield from self._average(name, responses, sum_s, longest_s, {})
 
     def _measured(self, is_delta: bool) -> Iterator[_Value]:
-        """Return the times that the client measures."""
+        """Return averages and maxima of the durations of the source."""
         for name, times in self._source.durations.items():
             if name in WITH_TOTAL:
                 sum_s = self._since_last((name,), times.sum_s) if is_delta else times.sum_s
@@ -191,7 +191,7 @@ class MetricsCollector:
     def _average(
         self, name: str, count: int, sum_s: float, longest_s: float, labels: Labels
     ) -> Iterator[_Value]:
-        """Return average and maximum in milliseconds, if something occurred since the last push."""
+        """Return average and maximum in milliseconds, if there are values since the last push."""
         key = (name, *labels.values())
         count_since_last = self._since_last((*key, "count"), count)
         sum_since_last_s = self._since_last(key, sum_s)
@@ -213,11 +213,11 @@ class MetricsCollector:
         else:
             yield f"{name.removesuffix('total')}rate", since_last / elapsed_s, labels
 
-    def _shares(self) -> Iterator[_Value]:
-        """Return shares of the time since the last push."""
+    def _ratios(self) -> Iterator[_Value]:
+        """Return ratios of the time since the last push, from 0 to 1."""
         elapsed_s = self._last.at - self._before.at
         for name, measure in self._source.ratios.items():
-            # The consumer starts again with another group protocol.
+            # The total starts at 0 again when a consumer falls back to the classic protocol.
             seconds = max(0.0, self._since_last((name,), measure()))
             if elapsed_s > 0:
                 yield name, seconds / elapsed_s, {}

@@ -1,4 +1,4 @@
-"""Events of the push of client metrics, and the effects that it asks for."""
+"""Events and effects of the state machine that pushes client metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class TelemetrySubscription:
         push_interval_s: Time between two pushes, in seconds.
         compression_type: Compression of the pushes.
         max_bytes: Maximum size of a push, compressed.
-        delta_temporality: True if sums count from the last push, False if from the start.
-        requested_metrics: Prefixes of the names of metrics; an empty prefix is that of all.
+        delta_temporality: True if totals count from the last push, False if from the start.
+        requested_metrics: Prefixes of the names of metrics; an empty prefix matches all.
     """
 
     subscription_id: int
@@ -55,7 +55,7 @@ class TelemetryEvent:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryRequestDue(TelemetryEvent):
-    """The time of the next request has come, and a broker can take it."""
+    """The next request is due, and a broker can take it."""
 
 
 @dataclass(frozen=True, slots=True)
