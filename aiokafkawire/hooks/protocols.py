@@ -130,7 +130,7 @@ class ProcessBegunHook(Protocol):
     """Called in the task that calls a handler of a worker, before the call."""
 
     def on_process_begun(self, client: ClientInfo, processing: Processing, /) -> None:
-        """Note the begin of an attempt."""
+        """Note the start of an attempt."""
         ...
 
 

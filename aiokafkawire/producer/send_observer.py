@@ -18,7 +18,7 @@ logger = logging.getLogger("aiokafkawire.hooks")
 
 
 class SendObserver:
-    """Calls the hooks for the begin and the end of each record.
+    """Calls the hooks at the start and the end of each record.
 
     Args:
         hooks: Hooks of the producer.

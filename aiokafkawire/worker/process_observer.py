@@ -12,7 +12,7 @@ __all__ = ("ProcessObserver",)
 
 
 class ProcessObserver:
-    """Calls the hooks for the begin and the end of each attempt."""
+    """Calls the hooks at the start and the end of each attempt."""
 
     def __init__(self, hooks: HookFunctions) -> None:
         self._on_begun = hooks.on_process_begun
