@@ -103,7 +103,9 @@ def read_log(broker: Broker, topic: str, partition: int, incarnation: int = 0) -
                 if view.is_transactional:
                     fate = "open"
                     open_.setdefault(view.producer_id, []).append(len(records))
-                sequence = view.base_sequence + index if view.base_sequence >= 0 else -1
+                sequence = -1
+                if view.base_sequence >= 0:  # offsets may be missing in a compacted log
+                    sequence = view.base_sequence + offset - view.base_offset
                 records.append(
                     LogRecord(
                         offset,

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import anyio
@@ -20,9 +21,10 @@ from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, Wo
 from verify.invariants.broker_observer import BrokerObserver
 from verify.invariants.checker import Violation
 from verify.invariants.checks.groups import Owners
-from verify.invariants.observed import Log, Observed, ShareAcquired, ShareLocksEnded
+from verify.invariants.observed import Log, LogRecord, Observed, ShareAcquired, ShareLocksEnded
 from verify.invariants.recorder import Recorder
 from verify.simulation.faults import FAULTS
+from verify.simulation.log_cleaner import clean_log, superseded_offsets
 from verify.simulation.plan import BROKER_HOST, Plan, Step
 from verify.simulation.security import PASSWORDS, USER
 from verify.simulation.unread_records import UnreadRecords
@@ -79,6 +81,7 @@ class Harness:
         self.copied_topics: tuple[str, ...] = ()
         """Topics whose records are copies, with the values of the records of other topics: the
         scenario checks them itself."""
+        self._compacted: dict[tuple[str, int], set[LogRecord]] = {}
         self._watch: BrokerObserver | None = None
         self._consumed = UnreadRecords(self.broker, self.recorder)
         self._actions: dict[str, Callable[..., Awaitable[None]]] = {}
@@ -93,7 +96,11 @@ class Harness:
             finally:
                 self._watch.end()
                 observed = self._watch.observed()
-                logs = [log for log in observed.logs if log.topic not in self.copied_topics]
+                logs = [
+                    self._with_compacted(log)
+                    for log in observed.logs
+                    if log.topic not in self.copied_topics
+                ]
                 self.observed = dataclasses.replace(observed, logs=tuple(logs))
 
     @property
@@ -167,6 +174,26 @@ class Harness:
         self.recorder.topic_deleted(topic)
         self._watch.topic_gone(topic)
         await self.broker.delete_topic(topic)
+
+    def compact(self, topic: str, partition: int, share: float) -> None:
+        """Remove a share of the records that have a later one with the same key.
+
+        The checks of logs still find the removed records in `observed`.
+        """
+        before = self.log(topic, partition).records
+        log = self.broker._partition(topic, partition).log
+        superseded = superseded_offsets(log)
+        removed = set(self.chance.sample(superseded, round(share * len(superseded))))
+        clean_log(log, removed.__contains__)
+        self._consumed.forget(topic, partition)
+        self._compacted.setdefault((topic, partition), set()).update(
+            record for record in before if record.offset in removed
+        )
+
+    def _with_compacted(self, log: Log) -> Log:
+        removed = self._compacted.get((log.topic, log.partition), ())
+        records = sorted((*log.records, *removed), key=attrgetter("offset"))
+        return dataclasses.replace(log, records=tuple(records))
 
     # --- steps ---
 

@@ -62,6 +62,10 @@ class UnreadRecords:
             kept = self._logs[topic, partition] = (state, read_log(self._broker, topic, partition))
         return kept[1]
 
+    def forget(self, topic: str, partition: int) -> None:
+        """Read the log again: it has changed before its end."""
+        self._logs.pop((topic, partition), None)
+
     def _process_events(self) -> None:
         for event in self._history[self._processed_events :]:
             if isinstance(event, Opened):
