@@ -424,6 +424,7 @@ class Executor:
                 error,
                 extra=log_fields(self._fields, error=error, offset=item.record.offset),
             )
+            # mutation: unwritten-dead-letter-counts-as-done
             self._scheduler.retry(item, now + WRITE_BACKOFF_S)
             return False
         return self._finish_copied(item, decision)

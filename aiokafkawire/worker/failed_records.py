@@ -80,6 +80,7 @@ class FailedRecordWriter:
         except RecordTooLarge:
             if copy.failed is None:
                 raise
+            # mutation: too-large-dead-letter-not-written
             await self._send(self.dead_letter(copy.failed, is_short=True))
         if copy.failed is not None:
             log_dead_letter(copy.failed, self._config.dead_letters, self._fields)

@@ -88,6 +88,7 @@ def decode_metadata(offset: int, metadata: str) -> FinishedRecords | None:
     try:
         data = base64.b64decode(metadata.removeprefix(PREFIX), validate=True)
         body, crc = data[:-CRC_BYTES], data[-CRC_BYTES:]
+        # mutation: damaged-metadata-trusted
         if zlib.crc32(body).to_bytes(CRC_BYTES, "big") != crc:
             return None
         encoded_offset, position = decode_varlong(body, 0)
@@ -100,6 +101,7 @@ def decode_metadata(offset: int, metadata: str) -> FinishedRecords | None:
             end += unfinished + length
     except (binascii.Error, ValueError):  # also a `BufferOverrun`
         return None
+    # mutation: metadata-of-other-offset-trusted
     if encoded_offset != offset or not ranges:
         return None
     return FinishedRecords(offset, leader_epoch, tuple(ranges))

@@ -65,6 +65,7 @@ class OffsetTracker:
 
     def add(self, records: Sequence[Record]) -> Sequence[Record]:
         """Add fetched records; return those that are not finished."""
+        # mutation: compacted-record-counts-as-unfinished
         self._pending.extend(offsets_of(records))
         for offset, epoch in leader_epochs_of(records):
             if not self._epochs or self._epochs[-1][1] != epoch:

@@ -82,6 +82,23 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
     "handler-without-time-limit": ("worker", replace("{expression.body}")),
     "timed-out-record-counts-as-done": ("worker", delete),
+    "unwritten-dead-letter-counts-as-done": (
+        "worker",
+        replace_statement(
+            "return self._finish_copied({function.args.args[1].arg}, {function.args.args[2].arg})"
+        ),
+    ),
+    "too-large-dead-letter-not-written": ("worker", delete),
+    "metadata-of-other-offset-trusted": ("worker", drop(0)),
+    "damaged-metadata-trusted": ("worker", replace("False")),
+    "compacted-record-counts-as-unfinished": (
+        "worker",
+        replace(
+            "range({function.args.args[1].arg}[0].offset,"
+            " {function.args.args[1].arg}[-1].offset + 1)",
+            at="args[0]",
+        ),
+    ),
     "output-written-without-offsets": ("exactly_once", delete),
     "output-written-before-its-offset": ("exactly_once", replace("True")),
     "rejected-record-accepted": ("share_worker", replace("False")),

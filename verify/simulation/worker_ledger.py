@@ -70,6 +70,7 @@ class WorkerLedger:
         self._group = group
         self._stages = tuple(stages)
         self._dead = dead
+        self._deleted: set[bytes] = set()  # dead letters
         self._order_by = order_by
         self._output = output
         self._offsets: defaultdict[int, list[SeenRequest]] = defaultdict(list)
@@ -161,8 +162,20 @@ class WorkerLedger:
 
     def _is_done(self, stage: int, value: bytes) -> bool:
         """Return whether a record of a stage was processed, or is in a later topic."""
-        later = (*self._stages[stage + 1 :], self._dead)
-        return value in self.processed or any(value in self.values(topic) for topic in later)
+        if value in self.processed or value in self.dead_letters:
+            return True
+        return any(value in self.values(topic) for topic in self._stages[stage + 1 :])
+
+    # --- dead letters ---
+
+    @property
+    def dead_letters(self) -> set[bytes]:
+        """Values that were written to the dead letter topic, and are not aborted."""
+        return {*self.values(self._dead), *self._deleted}
+
+    def keep_dead_letters(self) -> None:
+        """Keep the dead letters, because their topic is deleted next."""
+        self._deleted.update(self.values(self._dead))
 
     # --- the end ---
 
@@ -188,7 +201,7 @@ class WorkerLedger:
 
     def unfinished(self) -> list[str]:
         """Return the records that are neither processed nor dead, and what is not committed."""
-        dead = set(self.values(self._dead))
+        dead = self.dead_letters
         done = self.processed if self._output is None else self._written
         found = [
             f"{value!r}"
@@ -209,7 +222,7 @@ class WorkerLedger:
 
     def check_dead_letters(self) -> None:
         """Check that the dead letters are those that no attempt could process."""
-        for value in set(self.values(self._dead)):
+        for value in self.dead_letters:
             if kind_of(value).kind not in DEAD_KINDS:
                 self._violated(COMPLETE, f"{value!r} is a dead letter")
 

@@ -23,6 +23,8 @@ NAMED = {
     "cancelled-request-frees-its-slot": {"_awaiting_response", "remove"},
     "revocation-acknowledged-before-callback": {"target", "partitions"},
     "partitions-removed-before-revocation-callback": {"_release"},
+    "unwritten-dead-letter-counts-as-done": {"_finish_copied"},
+    "compacted-record-counts-as-unfinished": {"offset"},
     "epoch-ignored-while-leaving": {"epoch", "next_action"},
     "delivery-timeout-restarts-with-each-attempt": {"expires_at", "config", "delivery_timeout_s"},
 }

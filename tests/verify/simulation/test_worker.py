@@ -167,6 +167,18 @@ def test_the_end_has_everything_processed_or_dead_and_committed():
     assert harness.violations == [11]
 
 
+def test_deleted_dead_letters_count_as_written():
+    harness = FakeHarness(orders=[value(1, "poison")])
+    harness.logs[DEAD] = [value(1, "poison")]
+    checked = ledger(harness)
+    checked.keep_dead_letters()
+    harness.logs[DEAD] = []
+    checked.check_commit(commit(SOURCE, 1))
+    harness.committed[TopicPartition(SOURCE, 0)] = SimpleNamespace(offset=1)
+    assert checked.unfinished() == []
+    assert harness.violations == []
+
+
 def test_output_that_is_missing_or_written_twice_is_found():
     harness = FakeHarness(orders=[value(1), value(2, "drop")], bills=[])
     checked = WorkerLedger(harness, "billing", (SOURCE, RETRY), DEAD, "key", "bills")  # type: ignore[arg-type]

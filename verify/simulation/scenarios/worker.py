@@ -42,6 +42,7 @@ from verify.simulation.scenarios.group_workers import (
     host_of,
 )
 from verify.simulation.share_worker_ledger import ShareWorkerLedger
+from verify.simulation.worker_faults import ACLS, WorkerFaults, draw_worker_faults
 from verify.simulation.worker_ledger import KINDS, WorkerLedger, kind_of
 
 GROUP = "billing"
@@ -86,8 +87,14 @@ def draw(rng: random.Random) -> Plan:
         *draw_cancellations(rng, workers),
     ]
     options = _draw_options(rng)
+    steps += draw_worker_faults(rng, workers, partitions, TO_S)
     return Plan(
-        broker={"nodes": 3, "group_min_session_timeout_ms": 100},
+        broker={
+            "nodes": 3,
+            "group_min_session_timeout_ms": 100,
+            "acls": ACLS,
+            "auto_create_topics": rng.random() < 0.5,
+        },
         network={"max_delay_s": rng.choice((0.002, 0.02))},
         topics={TOPIC: partitions},
         options=options,
@@ -166,6 +173,7 @@ async def run(harness: Harness) -> None:
     output = BILLS if is_exactly_once(harness.plan) else None
     ledger = WorkerLedger(harness, GROUP, topics, DEAD, options["order_by"], output)
     allow_clock_jumps(harness)
+    WorkerFaults(harness, ledger, GROUP, TOPIC, DEAD)
     _check_commits(harness, ledger)
     async with anyio.create_task_group() as tasks:
         workers = GroupWorkers(
