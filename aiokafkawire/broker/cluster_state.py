@@ -31,9 +31,6 @@ __all__ = (
 
 logger = logging.getLogger("aiokafkawire.broker")
 
-PRODUCER_ID_BLOCK = 1_000
-"""Producer ids allocated at once. A restart skips the unused rest of a block."""
-
 ELECTION_NOT_NEEDED = "Leader election not needed for topic partition."
 
 
@@ -49,19 +46,19 @@ class ClusterState(ClusterTopics):
 
     def coordinator(self, key: str) -> int:
         """Return the coordinator of a group or transactional id, -1 if no node is up."""
-        return self._coordinators[self.coordinator_partition(key)]
+        return self.internal_topics.coordinators[self.coordinator_partition(key)]
 
     @property
     def coordinators(self) -> tuple[int, ...]:
         """Coordinator of each coordinator partition, -1 where no node is up."""
-        return tuple(self._coordinators)
+        return tuple(self.internal_topics.coordinators)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
         """Move the coordinator partition of a key to a live node."""
         if node_id not in self.live:
             raise ValueError(f"node {node_id} is not up, so it cannot coordinate {key!r}")
-        self._coordinators[self.coordinator_partition(key)] = node_id
-        self._update_internal_topics()
+        index = self.coordinator_partition(key)
+        self.internal_topics.move_coordinator(index, node_id, self.live)
 
     def coordinator_partition(self, key: str) -> int:
         """Return the coordinator partition of a group or transactional id."""
@@ -79,12 +76,7 @@ class ClusterState(ClusterTopics):
             return
         self.live.remove(node_id)
         self._remove_from_isr(node_id)
-        for index, leader in enumerate(self._coordinators):
-            if leader == node_id:
-                start = index % len(self.node_ids)
-                order = self.node_ids[start:] + self.node_ids[:start]
-                self._coordinators[index] = self._first_live(order, NO_LEADER)
-        self._update_internal_topics()
+        self.internal_topics.on_node_failure(node_id, self.live)
         self.save_if_possible()
 
     def on_node_startup(self, node_id: int) -> None:
@@ -92,10 +84,7 @@ class ClusterState(ClusterTopics):
         self.live = [other for other in self.node_ids if other in self.live or other == node_id]
         self.metadata.register(node_id)
         self._add_to_isr(node_id)
-        self._coordinators = [
-            node_id if leader == NO_LEADER else leader for leader in self._coordinators
-        ]
-        self._update_internal_topics()
+        self.internal_topics.on_node_startup(node_id, self.live)
         self.save_if_possible()
 
     def on_features_updated(self, finalized: Mapping[str, int]) -> None:
@@ -247,19 +236,3 @@ class ClusterState(ClusterTopics):
             self.dynamic_configs.changed()
         else:
             self.dynamic_configs.replace(resource_type, name, configs)
-
-    # --- producers ---------------------------------------------------------------------------
-
-    def new_producer_id(self) -> int:
-        """Return a producer id that was never used in this cluster. Raises `StorageError`."""
-        if self._next_producer_id >= self._producer_id_limit:
-            self._next_producer_id = self._producer_id_limit
-            self._producer_id_limit += PRODUCER_ID_BLOCK
-            try:
-                self.save()
-            except StorageError as error:
-                self._producer_id_limit -= PRODUCER_ID_BLOCK
-                # Kafka answers this while the controller has not allocated another block.
-                raise StorageError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
-        self._next_producer_id += 1
-        return self._next_producer_id - 1

@@ -16,18 +16,18 @@ from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.cluster_metadata import ClusterMetadata
 from aiokafkawire.broker.configs import DynamicConfigs, LogConfig
 from aiokafkawire.broker.configs.topics import validate_new_topic_configs
-from aiokafkawire.broker.internal_topics import CONFIGS, COORDINATOR_PARTITIONS, InternalTopics
+from aiokafkawire.broker.internal_topics import CONFIGS, InternalTopics
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.reassignments import (
-    complete_reassignment,
-)
+from aiokafkawire.broker.producer_id_allocator import ProducerIdAllocator
+from aiokafkawire.broker.reassignments import complete_reassignment
 from aiokafkawire.broker.replica_assignment import (
     check_counts,
     spread_replicas,
     validate_assignments,
 )
 from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topic_map import TopicMap
 from aiokafkawire.broker.topics import (
     NO_LEADER,
     Partition,
@@ -61,8 +61,7 @@ class ClusterTopics:
         self.node_ids = list(node_ids)
         self.live = list(node_ids)
         self.options = options
-        self.topics: dict[str, Topic] = {}
-        self.topics_version = 0
+        self.topics = TopicMap()
         self.cluster_id = ""
         self.racks: dict[int, str] = {}
         self.metadata = ClusterMetadata(node_ids, options)
@@ -71,13 +70,7 @@ class ClusterTopics:
         self.before_topic_creation: list[Callable[[], None]] = []
         self.dynamic_configs = DynamicConfigs(options)
         self.internal_topics = InternalTopics(node_ids, options)
-        self._by_id: dict[UUID, Topic] = {}
-        self._partition_count = 0
-        self._coordinators = [
-            self.node_ids[number % len(self.node_ids)] for number in range(COORDINATOR_PARTITIONS)
-        ]
-        self._next_producer_id = 0
-        self._producer_id_limit = 0
+        self.producer_ids = ProducerIdAllocator(self.save)
         self._store = store
         self._rng = rng
         self._load()
@@ -90,7 +83,7 @@ class ClusterTopics:
 
     def all_topics(self) -> ChainMap[str, Topic]:
         """Return a view of the topics of clients and the internal ones by name."""
-        return ChainMap(self.topics, self.internal_topics.topics)
+        return ChainMap(self.topics.by_name, self.internal_topics.topics)
 
     def topic(self, name: str) -> Topic:
         """Return a topic by name. Raises `ApiError`."""
@@ -101,7 +94,7 @@ class ClusterTopics:
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """Return a topic by id. Raises `ApiError`."""
-        topic = self._by_id.get(topic_id) or self.internal_topics.get_by_id(topic_id)
+        topic = self.topics.get_by_id(topic_id) or self.internal_topics.get_by_id(topic_id)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return topic
@@ -184,12 +177,9 @@ class ClusterTopics:
         if topic is None:
             topic_id = UUID(int=self._rng.getrandbits(128), version=4)
             topic = self.internal_topics.create(name, topic_id, configs)
-            self._update_internal_topics()
+            self.internal_topics.update(self.live)
             self.save_if_possible()
         return topic
-
-    def _update_internal_topics(self) -> None:
-        self.internal_topics.update(self._coordinators, self.live)
 
     def add_partitions(
         self,
@@ -239,14 +229,12 @@ class ClusterTopics:
         self._delete_stale_logs(topic.name, range(present, count))
         added = self._create_partitions(topic.name, present, assigned)
         self._elect_leaders(added)
-        topic.partitions += added
+        self.topics.add_partitions(topic, added)
         try:
             self.save()
         except StorageError:
-            del topic.partitions[present:]
+            self.topics.remove_partitions(topic, present)
             raise
-        self._partition_count += len(added)
-        self.topics_version += 1
         logger.info(
             "Topic %s: number of partitions raised to %d from %d", topic.name, count, present
         )
@@ -272,7 +260,7 @@ class ClusterTopics:
             self.internal_topics.remove(topic.name)
             self.save_if_possible()
             return
-        kept = dict(self.topics)
+        kept = list(self.topics.values())
         self._remove_topic(topic)
         try:
             try:
@@ -285,11 +273,7 @@ class ClusterTopics:
                     partition.log.truncate_fully_and_start_at(partition.log.end_offset)
                 self.save()
         except StorageError:
-            self.topics.clear()
-            self.topics.update(kept)
-            self.topics_version += 1
-            self._by_id[topic.topic_id] = topic
-            self._partition_count += len(topic.partitions)
+            self.topics.replace_all(kept)
             raise
         logger.info("Topic %s: deleted", topic.name)
         for partition in topic.partitions:
@@ -306,7 +290,7 @@ class ClusterTopics:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
-        if self._partition_count + added > MAX_TOTAL_PARTITIONS:
+        if self.topics.partition_count + added > MAX_TOTAL_PARTITIONS:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
                 f"at most {MAX_TOTAL_PARTITIONS} partitions in the cluster",
@@ -356,10 +340,7 @@ class ClusterTopics:
             self._store.delete_partition(f"{name}-{index}")
 
     def _add_topic(self, topic: Topic) -> None:
-        self.topics[topic.name] = topic
-        self.topics_version += 1
-        self._by_id[topic.topic_id] = topic
-        self._partition_count += len(topic.partitions)
+        self.topics.add(topic)
         if topic.configs:
             self.dynamic_configs.changed()
 
@@ -367,10 +348,7 @@ class ClusterTopics:
         if topic.configs:
             # A later topic of this name has other configs.
             self.dynamic_configs.changed()
-        del self.topics[topic.name]
-        self.topics_version += 1
-        del self._by_id[topic.topic_id]
-        self._partition_count -= len(topic.partitions)
+        self.topics.remove(topic)
 
     def _first_live(self, candidates: Sequence[int], none: int) -> int:
         return next((node for node in candidates if node in self.live), none)
@@ -413,7 +391,7 @@ class ClusterTopics:
     def _state(self) -> dict[str, Any]:
         return {
             "cluster_id": self.cluster_id,
-            "producer_id_limit": self._producer_id_limit,
+            "producer_id_limit": self.producer_ids.limit,
             "configs": self.dynamic_configs.to_json(),
             **self.metadata.to_json(),
             "internal_topics": self.internal_topics.to_json(),
@@ -444,11 +422,11 @@ class ClusterTopics:
             return
         try:
             self.cluster_id = str(state["cluster_id"])
-            self._next_producer_id = self._producer_id_limit = int(state["producer_id_limit"])
+            self.producer_ids.load(int(state["producer_id_limit"]))
             self.dynamic_configs.load(state.get("configs", ()))
             self.metadata.load(state)
             self.internal_topics.load(state.get("internal_topics", ()))
-            self._update_internal_topics()
+            self.internal_topics.update(self.live)
             for saved in state["topics"]:
                 self._load_topic(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

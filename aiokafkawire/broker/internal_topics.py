@@ -12,6 +12,7 @@ from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.broker.topics import (
     CONSUMER_OFFSETS,
+    NO_LEADER,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     Partition,
@@ -53,15 +54,19 @@ CONFIGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 class InternalTopics:
-    """Internal topics that were used. The coordinator of a partition is its leader.
+    """Internal topics that were used, and the coordinator of each of their partitions: its leader.
 
+    `coordinators` has -1 while no node is up.
     Their logs stay empty: committed offsets and transactions are kept elsewhere, so deleting such a
     topic deletes nothing.
     """
 
     def __init__(self, node_ids: Sequence[int], options: BrokerConfig) -> None:
         self.topics: dict[str, Topic] = {}
-        self._node_ids = node_ids
+        self.coordinators = [
+            node_ids[index % len(node_ids)] for index in range(COORDINATOR_PARTITIONS)
+        ]
+        self._node_ids = list(node_ids)
         self._options = options
 
     def get(self, name: str) -> Topic | None:
@@ -91,20 +96,41 @@ class InternalTopics:
             partition.deleted = True
             partition.on_change.notify()
 
-    def update(self, coordinators: Sequence[int], live: Collection[int]) -> None:
+    def move_coordinator(self, index: int, node_id: int, live: Collection[int]) -> None:
+        """Make a live node the coordinator of a partition."""
+        self.coordinators[index] = node_id
+        self.update(live)
+
+    def on_node_failure(self, node_id: int, live: Collection[int]) -> None:
+        """Move the coordinators of a node that is down to live nodes."""
+        for index, leader in enumerate(self.coordinators):
+            if leader == node_id:
+                start = index % len(self._node_ids)
+                order = self._node_ids[start:] + self._node_ids[:start]
+                self.coordinators[index] = next((node for node in order if node in live), NO_LEADER)
+        self.update(live)
+
+    def on_node_startup(self, node_id: int, live: Collection[int]) -> None:
+        """Make a node that starts the coordinator of partitions that have none."""
+        self.coordinators = [
+            node_id if leader == NO_LEADER else leader for leader in self.coordinators
+        ]
+        self.update(live)
+
+    def update(self, live: Collection[int]) -> None:
         """Make the coordinators the leaders."""
         count = min(MAX_REPLICAS, len(self._node_ids))
         for topic in self.topics.values():
-            for partition, leader in zip(topic.partitions, coordinators, strict=True):
+            for partition, leader in zip(topic.partitions, self.coordinators, strict=True):
                 order = [
                     self._node_ids[(partition.index + offset) % len(self._node_ids)]
                     for offset in range(count)
                 ]
-                if leader not in {*order, -1}:
+                if leader not in {*order, NO_LEADER}:
                     order[-1] = leader
                 partition.replicas = order
                 partition.isr = [node for node in order if node in live] or order[:1]
-                if partition.leader_epoch == 0 and partition.leader == -1:
+                if partition.leader_epoch == 0 and partition.leader == NO_LEADER:
                     partition.leader = leader
                 else:
                     partition.make_leader(leader)

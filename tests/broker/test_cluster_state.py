@@ -12,11 +12,7 @@ import pytest
 
 from aiokafkawire.broker import Broker, BrokerConfig, cluster_topics
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.cluster_state import (
-    COORDINATOR_PARTITIONS,
-    PRODUCER_ID_BLOCK,
-    ClusterState,
-)
+from aiokafkawire.broker.cluster_state import COORDINATOR_PARTITIONS, ClusterState
 from aiokafkawire.broker.configs import TOPIC_CONFIGS
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import check_new_topic_name
@@ -200,14 +196,6 @@ def test_a_leader_can_be_moved_anywhere_that_lives() -> None:
     state.on_node_failure(other % 3 + 1)
     with pytest.raises(ValueError, match="is not up"):
         state.move_leader(partition, other % 3 + 1)
-
-
-def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
-    first = cluster(store=DirectoryStore(tmp_path))
-    given = [first.new_producer_id() for _ in range(PRODUCER_ID_BLOCK + 1)]
-    second = cluster(store=DirectoryStore(tmp_path))
-    assert given == list(range(PRODUCER_ID_BLOCK + 1))
-    assert second.new_producer_id() > given[-1]
 
 
 def test_the_state_comes_back_with_newer_epochs(tmp_path: Path) -> None:

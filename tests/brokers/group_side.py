@@ -155,5 +155,5 @@ def use_ids_of(real: Side, ours: Side, broker: Broker) -> None:
         del cluster._by_id[topic.topic_id]
         topic.topic_id = topic_id
         cluster._by_id[topic_id] = topic
-    cluster.topics_version += 1
+    cluster.topics.version += 1
     ours.names = dict(real.names)

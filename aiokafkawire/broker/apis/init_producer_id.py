@@ -58,7 +58,7 @@ def _init(context: RequestContext, request: InitProducerIdRequest) -> ProducerId
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
         # Idempotent producers bump their epoch themselves, so each request gets a new id.
-        return ProducerIdAndEpoch(context.cluster.new_producer_id(), 0)
+        return ProducerIdAndEpoch(context.cluster.producer_ids.generate(), 0)
     if not transactional_id:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     context.check_coordinator(transactional_id)

@@ -106,7 +106,7 @@ class TransactionCoordinator:
         self._committed_offsets: set[tuple[str, str]] = set()
         self._retry_at = -NO_DEADLINE
         for line in store.load_transactions():
-            transaction = deserialize(line, cluster.new_producer_id)
+            transaction = deserialize(line, cluster.producer_ids.generate)
             self._transactions[transaction.transactional_id] = transaction
             self._stored_lines[transaction.transactional_id] = line
         for transaction in self:
@@ -163,7 +163,7 @@ class TransactionCoordinator:
                 self._evict_idle_id()
             except ApiError as error:
                 return TransactionResult(error.code)
-            transaction = TransactionMetadata(transactional_id, self._cluster.new_producer_id)
+            transaction = TransactionMetadata(transactional_id, self._cluster.producer_ids.generate)
             self._transactions[transactional_id] = transaction
         return self._handle(transaction, InitProducerId(timeout_ms=timeout_ms, expected=expected))
 

@@ -135,10 +135,10 @@ class ConsumerGroups:
 
     def topics(self) -> TopicsImage:
         """Return all topics, at their current version."""
-        if self._image.version != self._cluster.topics_version:
+        if self._image.version != self._cluster.topics.version:
             racks = self._cluster.racks
             self._image = TopicsImage.of(
-                self._cluster.topics_version,
+                self._cluster.topics.version,
                 [
                     SubscribedTopic(
                         topic.name,
@@ -190,7 +190,7 @@ class ConsumerGroups:
         visible = [name for name in self._cluster.topics if is_visible(name)]
         event = RegexesResolved(
             topics={regex: compile_pattern(regex).filter(visible) for regex in effect.regexes},
-            version=self._cluster.topics_version,
+            version=self._cluster.topics.version,
             timestamp_ms=self._clock.wall_ms(),
         )
         for following in group.handle(event, self._clock.now()):
