@@ -15,6 +15,7 @@ from aiokafkawire.config import (
     ConsumerConfig,
     ProducerConfig,
     ShareConsumerConfig,
+    WorkerConfig,
     list_options,
 )
 from aiokafkawire.kafka07 import Kafka07Config
@@ -38,6 +39,7 @@ def test_generated_page_is_up_to_date(name: str):
         (("Every client", "Consumer"), ConsumerConfig),
         (("Every client", "Share consumer"), ShareConsumerConfig),
         (("Every client", "Admin"), AdminConfig),
+        (("Every client", "Worker"), WorkerConfig),
         (("The client for Kafka 0.7",), Kafka07Config),
         (("The embedded broker",), BrokerConfig),
     ],
@@ -47,6 +49,14 @@ def test_every_option_has_one_row(headings: tuple[str, ...], config_class: type)
     tables = [page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in headings]
     documented = re.findall(r"^\| `(\w+)`", "".join(tables), re.MULTILINE)
     assert sorted(documented) == sorted(option.name for option in list_options(config_class))
+
+
+def test_only_options_that_kafka_has_name_those():
+    page = MADE["options.md"]()
+    assert "| `acks`<br>acks |" in page
+    assert "| `processing_guarantee`<br>processing.guarantee |" in page
+    for own in ("hooks", "concurrency", "health_port", "client_telemetry"):
+        assert f"| `{own}` |" in page
 
 
 def test_every_public_error_has_a_section_with_a_remedy():
