@@ -448,9 +448,10 @@ class CorruptRecord(KafkaError):
 
     What to do: a `Consumer` stays before the records and raises this again; to continue, `seek` to
     `next_offset`, or past `offset` without it. The rest of the batch may be corrupt too. A
-    `ShareConsumer` goes on with the next call; reject its `corrupt_records`. A `Worker` of a
+    `ShareConsumer` continues with the next call; reject its `corrupt_records`. A `Worker` of a
     consumer group stops: commit an offset behind the batch (`aiokafkawire offsets reset`), and
-    start it again. In a share group, the records fail as those that cannot be deserialized do.
+    start it again. In a share group, it handles these records as it does those that cannot be
+    deserialized.
     """
 
     def __init__(self, reason: str = "", *, next_offset: int | None = None, **context: Any) -> None:
@@ -641,7 +642,7 @@ class CommitFailed(KafkaError):
 
 
 class AcknowledgementFailed(KafkaError):
-    """The broker has not taken the acknowledgement of a record of a share group.
+    """The acknowledgement of a record of a share group failed.
 
     The lock of the record has expired, or its share session has ended, for example with its
     connection. The record is delivered again, unless it reached the group's limit of deliveries.
