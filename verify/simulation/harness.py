@@ -324,6 +324,11 @@ class Harness:
         """Return the current contents of a partition."""
         return self._consumed.log(topic, partition)
 
+    def records(self, topic: str) -> list[LogRecord]:
+        """Return the records of all partitions of a topic; none if it does not exist."""
+        partitions = range(self.broker.topics.get(topic, 0))
+        return [record for number in partitions for record in self.log(topic, number).records]
+
     async def bounded(self, what: str, at_most_s: float, call: Awaitable[T]) -> T:
         """Await a call, which must end in this time with any result."""
         began = self.now()

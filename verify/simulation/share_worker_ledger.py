@@ -166,9 +166,7 @@ class ShareWorkerLedger:
         return set(self._values(self._dead))
 
     def _values(self, topic: str) -> list[bytes]:
-        partitions = range(self._harness.broker.topics.get(topic, 0))
-        logs = [self._harness.log(topic, partition) for partition in partitions]
-        return [record.value for log in logs for record in log.records]
+        return [record.value for record in self._harness.records(topic)]
 
     def check_records(self) -> None:
         """Check that each record is done, and the dead letters are those that have failed."""

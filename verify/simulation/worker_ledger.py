@@ -181,12 +181,9 @@ class WorkerLedger:
 
     def values(self, topic: str, *, only: str | None = None) -> list[bytes]:
         """Return the values of a topic that are not aborted, or those of one fate."""
-        partitions = range(self._harness.broker.topics.get(topic, 0))
-        logs = [self._harness.log(topic, partition) for partition in partitions]
         return [
             each.value
-            for log in logs
-            for each in log.records
+            for each in self._harness.records(topic)
             if each.fate != "aborted" and only in (None, each.fate)
         ]
 

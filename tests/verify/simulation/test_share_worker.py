@@ -46,6 +46,9 @@ class FakeHarness:
             ]
         )
 
+    def records(self, topic: str) -> list[Any]:
+        return self.log(topic, 0).records
+
     def share_changes(self) -> list[Any]:
         return self.changes
 

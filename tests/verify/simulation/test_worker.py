@@ -40,6 +40,9 @@ class FakeHarness:
         ]
         return SimpleNamespace(records=records)
 
+    def records(self, topic: str) -> list[Any]:
+        return self.log(topic, 0).records
+
     def violated(self, invariant: int, text: str) -> None:
         self.violations.append(invariant)
 
