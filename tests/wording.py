@@ -25,6 +25,7 @@ ADVICE: Mapping[str, str] = {
     "whoever": "the caller, the task that",
     "mend": "fix, recover",
     "mends": "fixes, recovers",
+    "mended": "fixed, reverted",
     "befall": "happen to",
     "goodbye": "leave, close",
     "errand": "request, task",

@@ -118,7 +118,7 @@ def _frames(rest: bytes) -> Iterator[bytes]:
         rest = rest[4 + length :]
 
 
-CHECKED, COMMITTED, MENDED, ONE_BY_ONE, MARKED = 1, 2, 4, 8, 16
+CHECKED, COMMITTED, WITH_CRCS, ONE_BY_ONE, MARKED = 1, 2, 4, 8, 16
 
 
 def batches(raw: bytes) -> None:
@@ -126,7 +126,7 @@ def batches(raw: bytes) -> None:
     if len(raw) < 2:
         return
     how, data = raw[0], raw[2:]
-    if how & MENDED:
+    if how & WITH_CRCS:
         data = with_crcs(data)
     fetched = decode_fetch(
         "t",
@@ -198,7 +198,7 @@ def beginnings(name: str) -> Iterator[bytes]:
         for vector in load("records"):
             data = unbase64(vector["bytes"])
             if data is not None:
-                yield bytes((CHECKED | COMMITTED | MENDED, 0)) + data
+                yield bytes((CHECKED | COMMITTED | WITH_CRCS, 0)) + data
     elif name == "others":
         for line in vectors.lines("kafka07"):
             for step in line["steps"]:

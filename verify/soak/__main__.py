@@ -37,7 +37,7 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "chain-without": chain_without,
     "chain-short": partial(chain, messages=20_000, fault_plan=SHORT),
 }
-APART = {
+ON_REQUEST = {
     "chain-short",
     "churn-consumer",
     "coordinator-consumer",
@@ -46,8 +46,8 @@ APART = {
     "worker",
     "worker-short",
 }
-"""Proofs that run if they are named."""
-ALL = [name for name in PROOFS if name not in APART]
+"""Proofs that run only if they are named."""
+ALL = [name for name in PROOFS if name not in ON_REQUEST]
 NODES = 3
 
 

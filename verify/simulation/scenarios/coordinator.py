@@ -35,7 +35,7 @@ IN_TIME_MS = 3_000
 """Timeout of a commit, beside the time that a coordinator loads: enough to find the coordinator and
 for the longest backoff."""
 REST_S = 7.5
-"""Time after the last fault at which the coordinators move once more; clients must find them."""
+"""Time after the last fault at which the coordinators move again; clients must find them."""
 APIS = (
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,

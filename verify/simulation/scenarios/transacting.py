@@ -227,7 +227,7 @@ class Process:
         return self.harness.recorder.producer(with_runtime(producer, self.runtime), name)
 
     async def after_all(self) -> None:
-        """Start once more, which aborts the open transaction of the last life."""
+        """Start again, which aborts the open transaction of the last life."""
         async with self.producer():
             pass
 

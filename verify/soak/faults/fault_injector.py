@@ -38,7 +38,7 @@ class InjectedFault:
     fault: Fault
     whom: str
     began: float
-    mended: float
+    reverted: float
     in_sync: float
     remark: str = ""
 
@@ -49,14 +49,14 @@ class FaultInjector:
     def __init__(self, kafka: Kafka, load: Load) -> None:
         self._kafka = kafka
         self._load = load
-        self._doers: dict[Kind, Callable[[Fault], tuple[str, str]]] = {
+        self._injectors: dict[Kind, Callable[[Fault], tuple[str, str]]] = {
             Kind.KILL: self._kill,
             Kind.FREEZE: self._pause,
             Kind.ROLL: self._roll,
             Kind.CUT: lambda fault: self._cut(fault, Direction.BOTH),
-            Kind.DEAF: lambda fault: self._cut(fault, Direction.TO),
-            Kind.MUTE: lambda fault: self._cut(fault, Direction.FROM),
-            Kind.APART: self._apart,
+            Kind.REQUESTS_LOST: lambda fault: self._cut(fault, Direction.TO),
+            Kind.RESPONSES_LOST: lambda fault: self._cut(fault, Direction.FROM),
+            Kind.ISOLATED: self._isolate,
             Kind.FULL: self._fill,
             Kind.WORKER: self._worker,
         }
@@ -65,10 +65,10 @@ class FaultInjector:
         """Inject one fault: wait before it, and until all replicas are in sync after it."""
         self.pause(fault.calm_seconds)
         began = time.monotonic()
-        whom, remark = self._doers[fault.kind](fault)
-        mended = time.monotonic()
+        whom, remark = self._injectors[fault.kind](fault)
+        reverted = time.monotonic()
         self.settle()
-        return InjectedFault(fault, whom, began, mended, time.monotonic(), remark)
+        return InjectedFault(fault, whom, began, reverted, time.monotonic(), remark)
 
     def pause(self, seconds: float) -> None:
         """Sleep, unless an application exits."""
@@ -124,7 +124,7 @@ class FaultInjector:
             self.pause(fault.seconds)
         return name, ""
 
-    def _apart(self, fault: Fault) -> tuple[str, str]:
+    def _isolate(self, fault: Fault) -> tuple[str, str]:
         node, name = self._node(fault)
         ports = [node.controller_port]
         if node.inter_broker_port is not None:

@@ -19,23 +19,23 @@ class Kind(Enum):
     FREEZE = "frozen (SIGSTOP)"
     ROLL = "each restarted in turn"
     CUT = "cut off from its clients"
-    DEAF = "packets from clients are lost"
-    MUTE = "packets to clients are lost"
-    APART = "other nodes do not reach it"
+    REQUESTS_LOST = "packets from clients are lost"
+    RESPONSES_LOST = "packets to clients are lost"
+    ISOLATED = "other nodes do not reach it"
     FULL = "disk full"
     WORKER = "a worker killed, another in its place"
 
 
-IN_SANDBOX = (Kind.CUT, Kind.DEAF, Kind.MUTE, Kind.APART, Kind.FULL)
+IN_SANDBOX = (Kind.CUT, Kind.REQUESTS_LOST, Kind.RESPONSES_LOST, Kind.ISOLATED, Kind.FULL)
 """Kinds that need their own network and mounts."""
 
 SECONDS = {
     Kind.KILL: (1.0, 15.0),
     Kind.FREEZE: (2.0, 40.0),
     Kind.CUT: (3.0, 30.0),
-    Kind.DEAF: (3.0, 30.0),
-    Kind.MUTE: (3.0, 30.0),
-    Kind.APART: (3.0, 15.0),
+    Kind.REQUESTS_LOST: (3.0, 30.0),
+    Kind.RESPONSES_LOST: (3.0, 30.0),
+    Kind.ISOLATED: (3.0, 15.0),
     Kind.FULL: (5.0, 15.0),
 }
 """Shortest and longest duration of each kind; the others have no fixed duration."""
@@ -56,7 +56,7 @@ class Fault:
 SHORT = (
     Fault(Kind.FREEZE, target=0, seconds=4.0),
     Fault(Kind.KILL, target=1, seconds=2.0),
-    Fault(Kind.MUTE, target=2, seconds=5.0),
+    Fault(Kind.RESPONSES_LOST, target=2, seconds=5.0),
     Fault(Kind.WORKER, target=0),
     Fault(Kind.FULL, target=0, seconds=5.0),
 )
@@ -69,7 +69,7 @@ def possible(sandboxed: bool) -> list[Kind]:
 
 
 def drawn(seed: int, kinds: Sequence[Kind], nodes: int, workers: int) -> Iterator[Fault]:
-    """Yield faults without end: each kind once in random order, then each once more, and so on."""
+    """Yield faults without end: each kind once in random order, then each again, and so on."""
     rng = random.Random(seed)
     while True:
         for kind in rng.sample(kinds, len(kinds)):

@@ -1,4 +1,4 @@
-"""Each kind of fault is mended, also when it is cut short."""
+"""Each kind of fault is reverted, also when it is cut short."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ EXPECTED = {
     Kind.FREEZE: ["suspend 2", "resume 2"],
     Kind.ROLL: ["stop 2", "start 2", "stop 3", "start 3", "stop 1", "start 1"],
     Kind.CUT: ["cut BOTH [102]", "joined"],
-    Kind.DEAF: ["cut TO [102]", "joined"],
-    Kind.MUTE: ["cut FROM [102]", "joined"],
-    Kind.APART: ["cut BOTH [202, 302]", "joined"],
+    Kind.REQUESTS_LOST: ["cut TO [102]", "joined"],
+    Kind.RESPONSES_LOST: ["cut FROM [102]", "joined"],
+    Kind.ISOLATED: ["cut BOTH [202, 302]", "joined"],
     Kind.FULL: ["fill /node-2/data", "kill 2", "empty /node-2/data", "start 2"],
     Kind.WORKER: ["replace 1"],
 }
@@ -106,7 +106,7 @@ def test_each_fault_is_injected_and_reverted(kind: Kind, scene: Scene) -> None:
     happened = scene.fault_injector.inject(Fault(kind, 1, lasts, calm_seconds=3.0))
     assert scene.done == EXPECTED[kind]
     assert happened.began == pytest.approx(3.0)
-    assert happened.mended == pytest.approx(3.0 + lasts)
+    assert happened.reverted == pytest.approx(3.0 + lasts)
 
 
 @pytest.mark.parametrize("kind", [Kind.FREEZE, Kind.CUT, Kind.FULL])
@@ -114,8 +114,8 @@ def test_an_interrupted_fault_is_reverted(kind: Kind, scene: Scene) -> None:
     scene.ended_at = 6.0
     with pytest.raises(WaitFailed, match="an application ended"):
         scene.fault_injector.inject(Fault(kind, 1, 10.0, calm_seconds=3.0))
-    mended = {Kind.FREEZE: "resume 2", Kind.CUT: "joined", Kind.FULL: "empty /node-2/data"}
-    assert scene.done[-1] == mended[kind]
+    reverted = {Kind.FREEZE: "resume 2", Kind.CUT: "joined", Kind.FULL: "empty /node-2/data"}
+    assert scene.done[-1] == reverted[kind]
 
 
 def test_a_node_that_stopped_on_a_full_disk_is_reported(scene: Scene) -> None:
