@@ -111,7 +111,7 @@ def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> Planned
         "reads": rng.choice(list(READS)),
         "commits": rng.choice(COMMITS),
         "work_s": rng.choice((0.0, 0.01, 0.1)),
-        "whims": rng.choice((0.0, 0.0, 0.1)),
+        "random_action_rate": rng.choice((0.0, 0.0, 0.1)),
         "listens": rng.random() < 0.5,
         "static": rng.random() < 0.25,
     }

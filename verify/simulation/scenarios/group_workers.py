@@ -174,7 +174,7 @@ class WorkerLife:
         self, worker: Any, partition: TopicPartition, first_offset: int
     ) -> None:
         """Sometimes seek back, or pause a partition."""
-        if self.rng.random() >= self.argument("whims", 0.0):
+        if self.rng.random() >= self.argument("random_action_rate", 0.0):
             return
         kind = self.rng.choice(("again", "committed", "rest"))
         with suppress(KafkaError):
