@@ -7,7 +7,6 @@ import logging
 import random
 import ssl
 import struct
-from collections import deque
 from typing import Protocol
 
 import anyio
@@ -40,13 +39,14 @@ from aiokafkawire.broker.request_context import (
     Disconnect,
     RequestContext,
 )
+from aiokafkawire.broker.request_queue import RequestQueue
 from aiokafkawire.errors import (
     KafkaError,
     MalformedFrame,
     MalformedMessage,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import NEVER, AutoResetEvent, Buffer, Transport
+from aiokafkawire.runtime import NEVER, Buffer, Transport
 from aiokafkawire.runtime.tls_transport import TlsTransport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.api import APIS
@@ -59,17 +59,11 @@ from aiokafkawire.wire.messages.api_versions import (
     ApiVersionsResponse,
 )
 
-__all__ = ("MAX_QUEUED_BYTES", "MAX_QUEUED_REQUESTS", "NodeInterface", "ServerConnection")
+__all__ = ("NodeInterface", "ServerConnection")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
 _HANDLERS = {**HANDLERS, **CONTROLLER_HANDLERS}
-
-MAX_QUEUED_REQUESTS = 32
-MAX_QUEUED_BYTES = 2**20
-"""Limits of requests read ahead while an earlier one is handled. Reading ahead detects that the
-client closed the connection."""
-
 
 TLS_HANDSHAKE = b"\x16\x03"
 """First bytes of a client that speaks TLS."""
@@ -144,11 +138,7 @@ class ServerConnection:
             # A token may be empty.
             self._reader = FrameReader(MAX_TOKEN_BYTES, min_frame_bytes=0)
         self._is_secured = listener.tls is None
-        self._frames: deque[memoryview] = deque()
-        self._queued_bytes = 0
-        self._filled = AutoResetEvent()
-        self._emptied = AutoResetEvent()
-        self._closing = False
+        self._requests = RequestQueue()
         self._muted = False
         self._client: str | None = None
         self._internal = False
@@ -235,21 +225,20 @@ class ServerConnection:
                     )
                 may_begin_with_tls = False
                 for frame in reader.buffer_updated(count):
-                    await self._queue(frame)
+                    await self._requests.put(frame)
         except MalformedFrame as error:
             self._record_malformed(error)
             self._log_closed(str(error))
         except OSError as error:
             logger.debug("%s: connection lost: %s", self.name, error)
         finally:
-            self._closing = True
             self._client_connection.mark_closed()
-            self._filled.set()
+            self._requests.close()
 
     async def serve(self) -> None:
         """Answer queued frames until the connection ends."""
         try:
-            while (frame := await self._next()) is not None:
+            while (frame := await self._next_request()) is not None:
                 buffers = await self._respond_to(frame)
                 failure = None if self._authenticator is None else self._authenticator.failure
                 if failure is not None:
@@ -302,30 +291,15 @@ class ServerConnection:
 
     def close_when_idle(self) -> None:
         """Close it once it is idle."""
-        self._closing = True
-        self._filled.set()
+        self._requests.close()
         if not self._is_secured:
             self._transport.abort()
 
-    async def _queue(self, frame: memoryview) -> None:
-        while self._frames and (
-            len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
-        ):
-            await self._emptied.wait()
-        self._frames.append(frame)
-        self._queued_bytes += len(frame)
-        self._filled.set()
-
-    async def _next(self) -> memoryview | None:
+    async def _next_request(self) -> memoryview | None:
         self.idle_since = self._node.state.clock.now()
-        while not self._frames:
-            if self._closing:
-                return None
-            await self._filled.wait()
-        self.idle_since = NEVER
-        frame = self._frames.popleft()
-        self._queued_bytes -= len(frame)
-        self._emptied.set()
+        frame = await self._requests.get()
+        if frame is not None:
+            self.idle_since = NEVER
         return frame
 
     async def _respond_to(self, frame: memoryview) -> list[Buffer]:

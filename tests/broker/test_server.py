@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.broker import Broker, Delay
-from aiokafkawire.broker.server import MAX_QUEUED_REQUESTS
+from aiokafkawire.broker.request_queue import MAX_QUEUED_REQUESTS
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.codec import decode
 from aiokafkawire.wire.header import encode_request
