@@ -12,7 +12,7 @@ from typing import Any
 
 from aiokafkawire.config.secret import Secret, is_encodable
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.hooks import find_mistake
+from aiokafkawire.hooks.functions import invalid_hooks_text
 from aiokafkawire.serialization import make_deserializer, make_serializer
 
 __all__ = (
@@ -186,8 +186,8 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
     elif "serializer" in declared:
         _check_serializer(name, value)
     elif "hooks" in declared:
-        if (mistake := find_mistake(value)) is not None:
-            raise InvalidOption(f"{name} {mistake}")
+        if (text := invalid_hooks_text(value)) is not None:
+            raise InvalidOption(f"{name} {text}")
     elif "callable" in declared and not callable(value):
         if name == TOKEN_PROVIDER:
             # Perhaps the token itself, which must not be shown.

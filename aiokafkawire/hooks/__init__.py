@@ -21,7 +21,6 @@ from .functions import (
     NO_HOOKS,
     HookFunctions,
     add_default_hook,
-    find_mistake,
     remove_default_hook,
 )
 from .protocols import (
@@ -70,6 +69,5 @@ __all__ = (
     "ThrottleHook",
     "Throttled",
     "add_default_hook",
-    "find_mistake",
     "remove_default_hook",
 )

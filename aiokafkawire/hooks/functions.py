@@ -29,7 +29,7 @@ __all__ = (
     "NO_HOOKS",
     "HookFunctions",
     "add_default_hook",
-    "find_mistake",
+    "invalid_hooks_text",
     "remove_default_hook",
 )
 
@@ -125,8 +125,8 @@ NO_HOOKS = HookFunctions()
 """The functions of a client without hooks."""
 
 
-def find_mistake(hooks: object) -> str | None:
-    """Return what is wrong with the value of the option `hooks`, or None."""
+def invalid_hooks_text(hooks: object) -> str | None:
+    """Return the end of the error about an invalid value of the option `hooks`; None if valid."""
     if isinstance(hooks, str | bytes | Mapping) or not isinstance(hooks, Sequence):
         return f"must be a list of hooks, not {hooks!r:.80}"
     for hook in hooks:
