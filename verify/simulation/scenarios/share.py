@@ -42,7 +42,7 @@ LOCKS_END_WITHIN_S = 60.0
 """Time after the last member has left in which all locks must have ended."""
 
 QUIET = 0.15
-"""Share of runs without a step, in which some checks are stricter."""
+"""Fraction of the runs without a step, in which some checks are stricter."""
 
 OVERDUE_S = 0.5
 SAMPLE_EACH_S = 0.5

@@ -34,7 +34,7 @@ QUEUE = "dlq.billing"
 
 TO_S = worker.TO_S
 QUIET = 0.2
-"""Share of runs without a step, in which no lock may expire."""
+"""Fraction of the runs without a step, in which no lock may expire."""
 
 
 def draw(rng: random.Random) -> Plan:
