@@ -75,11 +75,15 @@ class MetricsSource:
 
 @dataclass(slots=True)
 class _Collection:
-    """Time of a collection, and the totals at that time."""
+    """Time of a collection, and the totals at that time.
+
+    `refused_maxima` are those of later collections that brokers have refused.
+    """
 
     at: float
     wall_ns: int
     totals: dict[tuple[str, ...], Number] = field(default_factory=dict)
+    refused_maxima: dict[tuple[str, ...], float] = field(default_factory=dict)
 
 
 class MetricsCollector:
@@ -101,6 +105,7 @@ class MetricsCollector:
         self._names = JAVA_NAMES[source.kind]
         self._prefix = PREFIXES[source.kind]
         self._start = self._last = self._before = _Collection(clock.now(), clock.wall_ns())
+        self._maxima: dict[tuple[str, ...], float] = {}  # of the last collection
 
     def collect(self, subscription: TelemetrySubscription) -> bytes:
         """Return the values that a subscription asks for, in OpenTelemetry's format.
@@ -109,6 +114,7 @@ class MetricsCollector:
         """
         self._before = self._last
         self._last = _Collection(self._clock.now(), self._clock.wall_ns())
+        self._maxima = {}
         is_delta = subscription.delta_temporality
         start_ns = (self._before if is_delta else self._start).wall_ns
         temporality = Temporality.DELTA if is_delta else Temporality.CUMULATIVE
@@ -137,6 +143,7 @@ class MetricsCollector:
     def discard(self) -> None:
         """Forget the last collection: the broker has refused it."""
         self._last = self._before
+        self._last.refused_maxima = self._maxima
 
     def _counted(self, is_delta: bool) -> Iterator[_Value]:
         """Return the public metrics of the client that the Java client has too."""
@@ -195,6 +202,8 @@ class MetricsCollector:
         key = (name, *labels.values())
         count_since_last = self._since_last((*key, "count"), count)
         sum_since_last_s = self._since_last(key, sum_s)
+        longest_s = max(longest_s, self._before.refused_maxima.get(key, 0.0))
+        self._maxima[key] = longest_s
         if count_since_last:
             yield f"{name}.avg", 1_000 * sum_since_last_s / count_since_last, labels
             yield f"{name}.max", 1_000 * longest_s, labels

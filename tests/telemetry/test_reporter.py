@@ -34,7 +34,7 @@ CREATED = "org.apache.kafka.producer.connection.creation.total"
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_last_push(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the last push arrive on a machine that is busy."""
     monkeypatch.setattr(reporter, "TERMINATING_PUSH_S", float(LIMIT_S))
 
@@ -57,7 +57,7 @@ async def subscribe(broker: Broker, metrics: str = "*", interval_ms: int = 100) 
 async def until(check: Callable[[], bool]) -> None:
     """Wait until a check holds."""
     with anyio.fail_after(LIMIT_S):
-        while not check():  # noqa: ASYNC110 - a broker gives no sign
+        while not check():  # noqa: ASYNC110 - a broker has no event to wait for
             await anyio.sleep(0.01)
 
 
