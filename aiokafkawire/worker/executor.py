@@ -45,7 +45,7 @@ logger = logging.getLogger("aiokafkawire.worker")
 
 T = TypeVar("T")
 
-MAX_RECORDS_PER_RUN = 64
+MAX_RECORDS_PER_RUN = 256
 """Records of an item that are processed before items of other partitions, and other tasks, run."""
 
 WRITE_BACKOFF_S = 1.0
@@ -117,14 +117,15 @@ class Executor:
         if self._acknowledger is not None and not self._acknowledger.is_held(item.record):
             finish_records(item)  # the acknowledgement fails, and the record is delivered again
             return
-        if item.unwritten is not None and not await self._write(item, item.unwritten.decision):
+        unwritten = item.failures.unwritten
+        if unwritten is not None and not await self._write(item, unwritten.decision):
             return
         if item.handler.batch is not None or not self._is_plain:
             await self._run_batches(item)
             return
         now, handler, breaker = self._runtime.clock.now, item.handler, self._breaker
         is_plain, function = handler.is_plain, handler.function
-        for record in item.records[item.index : item.index + self._run_limit()]:
+        for record in item.records[item.index : min(item.index + self._run_limit(), item.end)]:
             item.started = now()
             try:
                 if is_plain:
@@ -330,17 +331,16 @@ class Executor:
         if item.partition.is_fenced:  # the next owner decides about the record
             self._scheduler.retry(item, 0.0)
             return False
-        item.attempts += 1
-        item.error = error
-        now_ms = clock.wall_ms()
-        if item.first_failure_ms is None:
-            item.first_failure_ms = now_ms
-        age_ms = now_ms - item.first_failure_ms
+        failures, now_ms = item.failures, clock.wall_ms()
+        failures.attempts += 1
+        failures.error = error
+        if failures.first_failure_ms is None:
+            failures.first_failure_ms = now_ms
+        age_ms = now_ms - failures.first_failure_ms
+        draw = self._runtime.rng.random()
         decision = decide(
             item.handler.retries,
-            FailedAttempt(
-                error, item.attempts, item.tier, age_ms, self._runtime.rng.random(), number
-            ),
+            FailedAttempt(error, failures.attempts, failures.tier, age_ms, draw, number),
         )
         log_failed_attempt(item, decision, number, self._fields)
         match decision:
@@ -356,7 +356,7 @@ class Executor:
                     self.results.dropped += record_results(item, reason=reason)
                 return self._scheduler.finish_records(item)
             case SplitBatch():
-                item.batch_failure = BatchFailure(item.attempts, item.first_failure_ms)
+                item.batch_failure = BatchFailure(failures.attempts, failures.first_failure_ms)
                 item.forget_failures()
                 if item.partition.is_active:
                     return True
@@ -394,21 +394,21 @@ class Executor:
 
     def _keep_output(self, item: WorkItem, output: AttemptOutput, number: int) -> None:
         """Keep what an attempt has sent for the first unfinished records of an item."""
-        attempts = item.total_attempts + 1
+        attempts = item.failures.total_attempts + 1
         for record in item.records[item.index : item.index + number]:
             if records := output.of(record):
                 origin = self._writer.origin_of(item, record)
                 finished = UncommittedRecord(record, origin, attempts, tuple(records))
-                self._scheduler.add_output(item.partition, finished)
+                item.partition.add_output(finished)
 
     async def _write(self, item: WorkItem, decision: RetryLater | WriteDeadLetter) -> bool:
         """Write a copy of the failed record; return whether the next record is to run now."""
         if self._max_output_bytes is not None:
-            self._scheduler.add_output(item.partition, self._writer.copy(item, decision))
+            item.partition.add_output(self._writer.copy(item, decision))
             return self._finish_copied(item, decision)
         item.started = self._runtime.clock.now()
-        if item.unwritten is None:
-            item.unwritten = UnwrittenCopy(decision, item.started)
+        if item.failures.unwritten is None:
+            item.failures.unwritten = UnwrittenCopy(decision, item.started)
         try:
             # mutation: failed-record-done-without-copy
             await self._writer.write(item, decision)
@@ -453,7 +453,7 @@ class Executor:
             extra=log_fields(self._fields, error=error, tp=work.tp, offset=record.offset),
         )
         letter = self._writer.refused(finished, error)
-        self._scheduler.add_output(work, letter)
+        work.add_output(letter)
         self.counters.write_failures += 1
         if finished.failed is not None:
             return

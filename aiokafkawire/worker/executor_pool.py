@@ -68,7 +68,7 @@ class ExecutorPool:
         So all of them run within a few passes of the event loop if handlers wait, and few if they
         do not.
         """
-        for _ in range(min(EXECUTORS_PER_WAKE, self._scheduler.ready)):
+        for _ in range(min(EXECUTORS_PER_WAKE, self._scheduler.count_ready(EXECUTORS_PER_WAKE))):
             if self._idle:
                 self._idle.pop().set()
             elif self._tasks < self._concurrency and self._supervisor.is_running:
@@ -124,7 +124,7 @@ class ExecutorPool:
                 continue
             if left == MAX_RECORDS_PER_RUN:
                 self._wake_executors()
-            before = item.remaining
+            before = item.index
             try:
                 await executor.run(item)
             except HandlerFailed as failed:
@@ -145,7 +145,7 @@ class ExecutorPool:
             self._check_due()
             if scheduler.may_resume(item):
                 self._resume()
-            left -= max(1, before - item.remaining)
+            left -= max(1, item.index - before)
             if left <= 0:
                 await checkpoint()
                 left = MAX_RECORDS_PER_RUN

@@ -93,29 +93,29 @@ class FailedRecordWriter:
         """Return the copy of a failed record for a retry topic or the dead letter topic."""
         if isinstance(decision, RetryLater):
             return self._retry(item, decision.tier)
-        assert item.error is not None
+        assert item.failures.error is not None
         return self.dead_letter(
             FailedRecord(
                 item.record,
                 self.origin_of(item, item.record),
                 self._config.group,
-                item.total_attempts,
+                item.failures.total_attempts,
                 decision.reason,
-                item.error,
+                item.failures.error,
             )
         )
 
     def origin_of(self, item: WorkItem, record: Record) -> Origin:
         """Return the place where a record of an item was written first."""
-        return read_retry_state(record).origin if item.tier else self.origin(record)
+        return read_retry_state(record).origin if item.failures.tier else self.origin(record)
 
     def _retry(self, item: WorkItem, tier: int) -> UncommittedRecord:
         record, delay_ms = item.record, item.handler.retries.delays_ms[tier]
-        origin, attempts = self.origin_of(item, record), item.total_attempts
+        origin, attempts = self.origin_of(item, record), item.failures.total_attempts
         now_ms = self._clock.wall_ms()
         # mutation: retry-topic-not-passed
         state = RetryState(
-            origin, attempts, tier + 1, now_ms + delay_ms, item.first_failure_ms or now_ms
+            origin, attempts, tier + 1, now_ms + delay_ms, item.failures.first_failure_ms or now_ms
         )
         topic = retry_topic(self._config.group, delay_ms)
         output = OutputRecord(topic, record.value, record.key, headers=retry_headers(record, state))

@@ -36,7 +36,7 @@ def log_failed_attempt(
         fields: Fields of the client.
     """
     is_dropped = isinstance(decision, DropRecord)
-    error = None if is_dropped else item.error
+    error = None if is_dropped else item.failures.error
     with contextlib.suppress(Exception):  # the text of an exception may raise
         logger.log(
             logging.INFO if is_dropped else logging.WARNING,
@@ -50,7 +50,7 @@ def log_failed_attempt(
 
 
 def _text(item: WorkItem, decision: Decision) -> str:
-    failed = f"attempt {item.total_attempts} of {item.handler.name} failed"
+    failed = f"attempt {item.failures.total_attempts} of {item.handler.name} failed"
     match decision:
         case DropRecord(reason):
             return f"dropped by {item.handler.name}{reason and f': {reason}'}"
@@ -60,11 +60,11 @@ def _text(item: WorkItem, decision: Decision) -> str:
             then = f"next attempt in {item.handler.retries.delays_ms[tier] / 1_000:g} s"
         case SplitBatch():
             then = "its records are tried one by one"
-        case WriteDeadLetter() if isinstance(item.error, DeadLetter):
-            return f"{failed}: {item.error!r}"
+        case WriteDeadLetter() if isinstance(item.failures.error, DeadLetter):
+            return f"{failed}: {item.failures.error!r}"
         case WriteDeadLetter(reason):
             then = reason
-    return f"{failed}; {then}: {item.error!r}"
+    return f"{failed}; {then}: {item.failures.error!r}"
 
 
 def log_dead_letter(failed: FailedRecord, topic: str, fields: Mapping[str, object]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from aiokafkawire.errors import IllegalState
-from aiokafkawire.records import Record
+from aiokafkawire.records import Record, Records
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.serialization import Deserializer
 from aiokafkawire.share.record import ShareRecord
@@ -59,7 +59,7 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
         self.record = record
         self.key = key
         self.value = value
-        self.attempt = item.earlier_attempts + item.attempts + 1
+        self.attempt = item.failures.total_attempts + 1
 
     def __repr__(self) -> str:
         return (
@@ -145,20 +145,6 @@ class WorkerRecord(Generic[_KeyT, _ValueT]):
         self._output.send(self.record, topic, value, key, partition, timestamp_ms, headers)
 
 
-class OrderedRecords(NamedTuple):
-    """Records that are processed one after the other.
-
-    Attributes:
-        key: Ordering key; None for any order.
-        records: The records, in the order of offsets.
-        error: Why the record has no ordering key; None if it may be processed.
-    """
-
-    key: Hashable
-    records: Sequence[Record]
-    error: Exception | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordHandler:
     """A function that processes the records of topics.
@@ -215,24 +201,13 @@ class RecordHandler:
             return key
         return True if self.order_by == "partition" else None
 
-    def group(self, records: Sequence[Record]) -> Iterator[OrderedRecords]:
-        """Divide records of a partition into sequences that are processed in order."""
-        if self.order_by == "partition":
-            yield OrderedRecords(True, records)
-            return
-        by_key: dict[Hashable, list[Record]] = {}
-        for record in records:
-            try:
-                key = self.ordering_key(record)
-            except Exception as error:
-                yield OrderedRecords(None, (record,), error)
-                continue
-            if key is None:
-                yield OrderedRecords(None, (record,))
-            else:
-                by_key.setdefault(key, []).append(record)
-        for key, group in by_key.items():
-            yield OrderedRecords(key, group)
+    def ordering_keys(self, records: Sequence[Record]) -> Sequence[Hashable]:
+        """Return the ordering key of each record, for an `order_by` that calls no function."""
+        if self.order_by is None:
+            return [None] * len(records)
+        if type(records) is Records:
+            return records.keys()
+        return [record.key for record in records]
 
     def failing(self, error: BaseException) -> RecordHandler:
         """Return a handler whose only attempt raises an error."""

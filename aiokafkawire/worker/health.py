@@ -41,7 +41,7 @@ def check_health(session: WorkerSession) -> WorkerHealth:
     now = session.runtime.clock.now()
     limit_s = session.config.stall_timeout_ms / 1_000
     running = [item for work in session.scheduler.partitions for item in work.running]
-    processing = [item for item in running if item.unwritten is None]
+    processing = [item for item in running if item.failures.unwritten is None]
     oldest = min(processing, key=lambda item: item.started, default=None)
     oldest_s = 0.0 if oldest is None else now - oldest.started
     dead: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 from aiokafkawire.errors import CorruptRecord, DeserializationFailed
@@ -11,6 +11,7 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Clock
 from aiokafkawire.share.record import ShareRecord
+from aiokafkawire.share.records import ShareRecords
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.failed_records import RetryTopic, retry_topics
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord
@@ -104,14 +105,36 @@ class RecordIntake:
         if handler.batch is not None:
             self._scheduler.collect(work, handler, unfinished, self._clock.now())
             return
-        for key, group, error in handler.group(unfinished):
-            chosen = handler if error is None else handler.failing(error)
-            item = WorkItem(group, work, chosen, key)
-            if isinstance(group[0], ShareRecord):
+        if handler.order_by == "partition":
+            self._scheduler.add(WorkItem(unfinished, work, handler, True))
+        elif isinstance(unfinished, ShareRecords):
+            for record in unfinished:
+                item = WorkItem([record], work, handler)
                 # A delivery that was not acknowledged may have ended a process.
                 # mutation: deliveries-do-not-count-as-attempts
-                item.attempts = group[0].delivery_count - 1
-            self._scheduler.add(item)
+                item.failures.attempts = record.delivery_count - 1
+                self._scheduler.add(item)
+        elif callable(handler.order_by):
+            self._add_by_function(unfinished, work, handler)
+        else:
+            keys = handler.ordering_keys(unfinished)
+            self._scheduler.add(WorkItem(unfinished, work, handler, keys=keys))
+
+    def _add_by_function(
+        self, records: Sequence[Record], work: PartitionWork, handler: RecordHandler
+    ) -> None:
+        """Add records that a function of the application orders, which may raise."""
+        ordered: list[Record] = []
+        keys: list[Hashable] = []
+        for record in records:
+            try:
+                keys.append(handler.ordering_key(record))
+            except Exception as error:
+                self._scheduler.add(WorkItem([record], work, handler.failing(error)))
+            else:
+                ordered.append(record)
+        if ordered:
+            self._scheduler.add(WorkItem(ordered, work, handler, keys=keys))
 
     def add_corrupt(self, records: Sequence[ShareRecord], error: CorruptRecord) -> None:
         """Add the records of a corrupt batch, as records that cannot be deserialized."""
@@ -132,7 +155,7 @@ class RecordIntake:
             failure.__cause__ = error
             handler = self._handlers[record.topic].failing(failure)
             item = WorkItem(work.offsets.add([record]), work, handler)
-            item.attempts = record.delivery_count - 1
+            item.failures.attempts = record.delivery_count - 1
             self._scheduler.add(item)
 
     def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:
@@ -149,9 +172,9 @@ class RecordIntake:
         except Exception as error:
             handler = handler.failing(error)
         item = WorkItem([record], work, handler, key)
-        item.tier = state.tier
-        item.earlier_attempts = state.attempts
-        item.first_failure_ms = state.first_failure_ms
+        item.failures.tier = state.tier
+        item.failures.earlier_attempts = state.attempts
+        item.failures.first_failure_ms = state.first_failure_ms
         # Clocks differ between hosts, so the delay is bounded by that of the topic.
         if handler is NO_HANDLER:
             return item

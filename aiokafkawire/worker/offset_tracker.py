@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from aiokafkawire.records import Record, Records
@@ -15,9 +15,9 @@ __all__ = ("OffsetTracker",)
 _get_offset = attrgetter("offset")
 
 
-def offsets_of(records: Sequence[Record]) -> Iterable[int]:
+def offsets_of(records: Sequence[Record]) -> list[int]:
     # `isinstance` is slow for an abstract Sequence.
-    return records.offsets() if type(records) is Records else map(_get_offset, records)
+    return records.offsets() if type(records) is Records else [*map(_get_offset, records)]
 
 
 def leader_epochs_of(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
@@ -40,20 +40,30 @@ class OffsetTracker:
         first: The offset at which the worker began to read; None before the first record.
     """
 
-    __slots__ = ("_epochs", "_finished", "_next", "_pending", "_restored", "committed", "first")
+    __slots__ = (
+        "_epochs",
+        "_finished",
+        "_next",
+        "_pending",
+        "_restored",
+        "_start",
+        "committed",
+        "first",
+    )
 
     def __init__(self) -> None:
         self.committed: OffsetAndMetadata | None = None
         self.first: int | None = None
-        self._pending: deque[int] = deque()  # from the lowest unfinished record on
-        self._finished: set[int] = set()  # records of `_pending` that are finished
+        self._pending: list[int] = []
+        self._start = 0  # place of the lowest unfinished record in `_pending`
+        self._finished: set[int] = set()  # records behind it that are finished
         self._next: int | None = None  # after the last record
         self._epochs: deque[tuple[int, int]] = deque()  # first offset of each leader epoch
         self._restored: FinishedRecords | None = None  # until all of them are fetched
 
     def __len__(self) -> int:
         """Return the number of records from the lowest unfinished one to the last one."""
-        return len(self._pending)
+        return len(self._pending) - self._start
 
     def is_before(self, offset: int) -> bool:
         """Return whether an offset may be added: it is behind all records so far."""
@@ -65,6 +75,8 @@ class OffsetTracker:
 
     def add(self, records: Sequence[Record]) -> Sequence[Record]:
         """Add fetched records; return those that are not finished."""
+        del self._pending[: self._start]
+        self._start = 0
         # mutation: compacted-record-counts-as-unfinished
         self._pending.extend(offsets_of(records))
         for offset, epoch in leader_epochs_of(records):
@@ -98,20 +110,28 @@ class OffsetTracker:
 
     def finish(self, records: Sequence[Record]) -> None:
         """Mark records as finished."""
-        pending, finished = self._pending, self._finished
-        for offset in offsets_of(records):
-            if pending[0] == offset:
-                pending.popleft()
-            else:
-                finished.add(offset)
-        while finished and pending[0] in finished:
-            finished.remove(pending.popleft())
+        pending, finished, start = self._pending, self._finished, self._start
+        offsets = offsets_of(records)
+        end = start + len(offsets)
+        if pending[start:end] == offsets:
+            start = end
+        else:
+            finished.update(offsets)
+        while finished and pending[start] in finished:
+            finished.remove(pending[start])
+            start += 1
+        self._start = start
+
+    @property
+    def _committable_offset(self) -> int | None:
+        # mutation: unfinished-record-committed
+        offset = self._pending[self._start] if len(self) else self._next
+        return offset
 
     @property
     def committable(self) -> OffsetAndMetadata | None:
         """The offset of the lowest unfinished record; None before the first record."""
-        # mutation: unfinished-record-committed
-        offset = self._pending[0] if self._pending else self._next
+        offset = self._committable_offset
         if offset is None:
             return None
         epochs = self._epochs
@@ -124,11 +144,12 @@ class OffsetTracker:
     @property
     def finished_records(self) -> FinishedRecords | None:
         """The finished records above the committable offset; None before the first record."""
-        if self._next is None:
+        committable = self._committable_offset
+        if self._next is None or committable is None:
             return None
         ranges: list[tuple[int, int]] = []
         is_in_range = False
-        for offset in self._pending:
+        for offset in self._pending[self._start :]:
             # mutation: unfinished-record-named-as-finished
             is_finished = offset in self._finished
             if is_finished:
@@ -142,5 +163,4 @@ class OffsetTracker:
             for first, end in self._restored.ranges:
                 if end > self._next:
                     ranges.append((max(first, self._next), end))
-        offset = self._pending[0] if self._pending else self._next
-        return FinishedRecords(offset, leader_epoch, tuple(ranges))
+        return FinishedRecords(committable, leader_epoch, tuple(ranges))

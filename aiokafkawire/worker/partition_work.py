@@ -21,6 +21,8 @@ __all__ = (
     "CollectedBatch",
     "PartitionWork",
     "PartitionWorkState",
+    "RecordFailures",
+    "UnwrittenCopy",
     "WorkItem",
 )
 
@@ -63,46 +65,69 @@ class BatchFailure(NamedTuple):
     first_failure_ms: int
 
 
-class WorkItem:
-    """Records of a partition that are processed one after the other, by one task at a time.
+class RecordFailures:
+    """Failed attempts of a record.
 
     Attributes:
-        records: The records, in the order of offsets, without the first ones that are finished and
-            counted. A whole fetched batch is `Records`, which makes a `Record` when it runs.
-        index: Place of the first unfinished record. The attributes from `attempts` on are about
-            that record.
-        partition: Work of the partition in the assignment that delivered the records.
-        handler: Processes the records.
-        ordering_key: The next item with the same key waits for this one; None for any order.
-        size: Bytes of keys, values and headers.
-        due: When the first record may run; None for at once.
-        started: When the attempt or the run of the item started.
         attempts: Failed attempts since the fetch.
         earlier_attempts: Failed attempts before the record was written to its retry topic, or
             in its batch.
         tier: Retry topics that the record has passed.
-        batch_failure: Failure of the batch whose records are now tried one by one; else None.
         first_failure_ms: Wall-clock time of the first failure; None if there was none.
         error: Exception of the last attempt.
         unwritten: Write of a copy of the record that has not succeeded yet.
     """
 
+    __slots__ = ("attempts", "earlier_attempts", "error", "first_failure_ms", "tier", "unwritten")
+
+    def __init__(self) -> None:
+        self.attempts = self.earlier_attempts = self.tier = 0
+        self.first_failure_ms: int | None = None
+        self.error: BaseException | None = None
+        self.unwritten: UnwrittenCopy | None = None
+
+    @property
+    def total_attempts(self) -> int:
+        """Failed attempts since the record was written first."""
+        return self.earlier_attempts + self.attempts
+
+
+class WorkItem:
+    """Records of a partition that are processed one after the other, by one task at a time.
+
+    If the records have keys, other tasks may take those behind the running one (`divide`).
+
+    Attributes:
+        records: Records in the order of offsets, among them those of the item. A whole fetched
+            batch is `Records`, which makes a `Record` when it runs.
+        index: Place of the first unfinished record.
+        end: Place behind the last record.
+        partition: Work of the partition in the assignment that delivered the records.
+        handler: Processes the records.
+        ordering_key: The next item with the same key waits for this one; None for any order.
+        keys: Ordering key of each record of `records`; None if the item is not divided.
+        size: Bytes of keys, values and headers.
+        due: When the first record may run; None for at once.
+        started: When the attempt or the run of the item started.
+        failures: Failed attempts of that record.
+        batch_failure: Failure of the batch whose records are now tried one by one; else None.
+    """
+
     __slots__ = (
-        "attempts",
+        "_counted",
+        "_start",
         "batch_failure",
         "due",
-        "earlier_attempts",
-        "error",
-        "first_failure_ms",
+        "end",
+        "failures",
         "handler",
         "index",
+        "keys",
         "ordering_key",
         "partition",
         "records",
         "size",
         "started",
-        "tier",
-        "unwritten",
     )
 
     def __init__(
@@ -111,17 +136,20 @@ class WorkItem:
         partition: PartitionWork,
         handler: RecordHandler,
         ordering_key: Hashable = None,
+        keys: Sequence[Hashable] | None = None,
     ) -> None:
         self.records = records
-        self.index = 0
+        self._start = self._counted = self.index = 0
+        self.end = len(records)
         self.partition = partition
         self.handler = handler
         self.ordering_key = ordering_key
+        self.keys = keys
         self.size = records_size(records)
         self.due: float | None = None
         self.started = 0.0
+        self.failures = RecordFailures()
         self.batch_failure: BatchFailure | None = None
-        self.forget_failures()
 
     @property
     def record(self) -> Record:
@@ -131,37 +159,38 @@ class WorkItem:
     @property
     def remaining(self) -> int:
         """Number of unfinished records."""
-        return len(self.records) - self.index
-
-    @property
-    def total_attempts(self) -> int:
-        """Failed attempts of that record."""
-        return self.earlier_attempts + self.attempts
+        return self.end - self.index
 
     def count_finished(self) -> None:
-        """Let the tracker of the partition know which records are finished, and forget them.
+        """Let the tracker of the partition know which records are finished.
 
         It is cheaper for several records at once, so running items are counted when the offsets
         are needed.
         """
-        records, index = self.records, self.index
-        if not index:
-            return
-        if index == len(records):
-            self.records = ()
-        else:
-            self.records, records = records[index:], records[:index]
-        self.index = 0
-        self.partition.offsets.finish(records)
+        if self._counted < self.index:
+            self.partition.offsets.finish(self.records[self._counted : self.index])
+            self._counted = self.index
+
+    def divide(self) -> WorkItem | None:
+        """Keep the finished and the present record; return an item with the others, if any."""
+        assert self.keys is not None
+        following, rest = self.index + 1, None
+        if following < self.end:
+            if type(self.records) is Records:
+                self.records = list(self.records)  # each part would make its own
+            rest = WorkItem((), self.partition, self.handler, keys=self.keys)
+            rest.records, rest.end = self.records, self.end
+            rest._start = rest._counted = rest.index = self.end = following
+            size = records_size(self.records[self._start : following])
+            self.size, rest.size = size, self.size - size
+        self.ordering_key, self.keys = self.keys[self.index], None
+        return rest
 
     def forget_failures(self) -> None:
-        """Reset what is known about the attempts of the first unfinished record."""
-        self.attempts = self.tier = self.earlier_attempts = 0
-        self.first_failure_ms: int | None = None
+        """Let the first unfinished record be one that has failed only with its batch, if at all."""
+        self.failures = failures = RecordFailures()
         if self.batch_failure is not None:
-            self.earlier_attempts, self.first_failure_ms = self.batch_failure
-        self.error: BaseException | None = None
-        self.unwritten: UnwrittenCopy | None = None
+            failures.earlier_attempts, failures.first_failure_ms = self.batch_failure
 
 
 class CollectedBatch:
@@ -178,6 +207,11 @@ class CollectedBatch:
         self.handler = handler
         self.records: list[Record] = []
         self.size = 0
+
+    @property
+    def is_collecting(self) -> bool:
+        """True until it is an item, or is discarded."""
+        return self.partition.batch is self
 
     def extend(self, records: Sequence[Record]) -> int:
         """Add records; return their size."""
@@ -227,12 +261,16 @@ class PartitionWork:
         uncommitted: Finished records with output that no transaction has committed, by offset.
         previous: Work of the former assignment while its records still run: no record starts
             before they have ended.
+        divisible: Running item whose later records another task may take.
+        is_queued: Whether the scheduler looks here for the next item.
     """
 
     __slots__ = (
         "batch",
         "budget",
+        "divisible",
         "is_paused",
+        "is_queued",
         "offsets",
         "previous",
         "ready",
@@ -261,13 +299,34 @@ class PartitionWork:
         self.ready: deque[WorkItem] = deque()
         self.waiting: dict[Hashable, deque[WorkItem]] = {}
         self.running: dict[WorkItem, None] = {}  # in the order in which they were taken
+        self.divisible: WorkItem | None = None
+        self.is_queued = False
         self.size = 0
         self.is_paused = False
+
+    def add_size(self, size: int) -> None:
+        """Count bytes of keys, values and headers, also to the budget."""
+        self.size += size
+        self.budget.size += size
+
+    def add_output(self, finished: UncommittedRecord) -> None:
+        """Keep the output of a record until a transaction commits it with the record's offset."""
+        if self.is_fenced:
+            return
+        replaced = self.uncommitted.get(finished.record.offset)
+        self.uncommitted[finished.record.offset] = finished
+        self.add_size(finished.size - (0 if replaced is None else replaced.size))
 
     def count_finished(self) -> None:
         """Let the tracker know which records of running items are finished."""
         for item in self.running:
             item.count_finished()
+
+    @property
+    def ready_count(self) -> int:
+        """Number of items that can be taken: the later records of a running one count, too."""
+        later = 0 if self.divisible is None else self.divisible.remaining - 1
+        return len(self.ready) + later
 
     def count_unfinished(self) -> int:
         """Return the number of records from the oldest unfinished one on."""

@@ -31,7 +31,7 @@ class ProcessObserver:
         processing = Processing(
             item.records[item.index : item.index + number],
             item.handler.batch is not None,
-            item.total_attempts + 1,
+            item.failures.total_attempts + 1,
         )
         if self._on_begun is not None:
             self._on_begun(processing)

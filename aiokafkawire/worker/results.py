@@ -77,10 +77,10 @@ def record_results(
         is_processed: Whether the handler returned; its attempt is not counted yet.
         reason: Why there is no further attempt.
     """
-    attempts = item.total_attempts + is_processed
-    error = None if is_processed else item.error
+    attempts = item.failures.total_attempts + is_processed
+    error = None if is_processed else item.failures.error
     for record in item.records[item.index : item.index + number]:
-        if item.tier:
+        if item.failures.tier:
             origin = read_retry_state(record).origin
         else:
             origin = Origin(record.topic, record.partition, record.offset, record.timestamp_ms)

@@ -9,6 +9,11 @@ that run one after the other. An item that was added is in one of these states:
 - delayed: a record failed, and is tried again at its due time;
 - finished: all its records are.
 
+Records in any order, or by key, are one item per fetch. A task runs them one after the other. If
+its handler waits, another task takes the records behind the present one, which is then an item of
+its own. Only then keys are compared: the records whose key has an unfinished record of another item
+wait, as items of their own.
+
 Records for a batch handler are collected first; they become an item when they are a batch.
 
 A partition is active until `drain`, which discards the items that do not run, and lets the running
@@ -19,53 +24,40 @@ After `remove` it is fenced: the results of records that still run are ignored.
 from __future__ import annotations
 
 import dataclasses
-import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count
-from typing import NamedTuple
+from itertools import chain
 
 from aiokafkawire.records import Record
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.worker.buffer_limits import BufferLimits, Pauses
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.finished_records import encode_metadata
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
-from aiokafkawire.worker.outputs import UncommittedRecord
 from aiokafkawire.worker.partition_work import (
-    RESUME_SHARE,
-    Budget,
     CollectedBatch,
     PartitionWork,
     PartitionWorkState,
     UnwrittenCopy,
     WorkItem,
 )
+from aiokafkawire.worker.timed_work import TimedWork
 from aiokafkawire.worker.transaction_content import TransactionContent
 
-__all__ = ("Pauses", "Scheduler")
+__all__ = ("Scheduler",)
 
 # Attribute access on an Enum class is slow up to Python 3.11.
 _ACTIVE, _DRAINING = PartitionWorkState.ACTIVE, PartitionWorkState.DRAINING
 _FENCED = PartitionWorkState.FENCED
 
 
-class Pauses(NamedTuple):
-    """Partitions to pause and to resume."""
-
-    pause: list[TopicPartition]
-    resume: list[TopicPartition]
-
-
 class Scheduler:
     """Decides about the records of all partitions.
 
     Args:
-        max_records: Records of a partition, from the lowest unfinished one on, at which it is
-            paused.
-        max_bytes: Bytes of keys, values and headers of all unfinished records at which all
-            partitions are paused. Those of retry topics have a budget of their own, so that records
-            that wait there do not stop the others.
+        max_records: See `BufferLimits`.
+        max_bytes: See `BufferLimits`.
         retry_topics: Names of the retry topics.
         breaker: Says whether records may start; None if they always may.
         commits_finished: Initial value of the attribute.
@@ -74,7 +66,6 @@ class Scheduler:
     Attributes:
         commits_finished: Whether the metadata of a commit names the finished records above its
             offset.
-        ready: Number of items that `take` returns at once.
         lost: Attempts whose partition was lost before they ended.
     """
 
@@ -88,19 +79,14 @@ class Scheduler:
         commits_finished: bool = False,
         make_tracker: Callable[[], OffsetTracker] = OffsetTracker,
     ) -> None:
-        self._max_records = max_records
-        self._budgets = Budget(max_bytes), Budget(max_bytes)
-        self._retry_topics = set(retry_topics)
+        self._limits = BufferLimits(max_records, max_bytes, retry_topics)
         self._fenced: dict[TopicPartition, PartitionWork] = {}  # whose records still run
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._ready_partitions: deque[PartitionWork] = deque()
-        self._delayed: list[tuple[float, int, WorkItem]] = []
-        self._collected: list[tuple[float, int, CollectedBatch]] = []  # some are items already
-        self._order = count()
+        self._timed = TimedWork()
         self.breaker = breaker
         self.commits_finished = commits_finished
         self._make_tracker = make_tracker
-        self.ready = 0
         self.lost = 0
 
     # --- partitions ---
@@ -112,13 +98,13 @@ class Scheduler:
 
     def add_retry_topics(self, topics: Iterable[str]) -> None:
         """Count the records of more topics to the budget of retry topics."""
-        self._retry_topics.update(topics)
+        self._limits.add_retry_topics(topics)
 
     def partition(self, tp: TopicPartition) -> PartitionWork:
         """Return the work of an assigned partition, and create it if it has none."""
         work = self._partitions.get(tp)
         if work is None:
-            budget = self._budgets[tp.topic in self._retry_topics]
+            budget = self._limits.budget(tp.topic)
             previous = self._fenced.pop(tp, None)
             # mutation: records-start-beside-former-assignment
             work = self._partitions[tp] = PartitionWork(tp, budget, previous, self._make_tracker())
@@ -160,9 +146,10 @@ class Scheduler:
     def _discard(self, work: PartitionWork) -> None:
         discarded = sum(item.size for item in work.ready)
         discarded += sum(item.size for items in work.waiting.values() for item in items)
-        if work.ready and work.previous is None:
+        if work.is_queued:
             self._ready_partitions.remove(work)
-            self.ready -= len(work.ready)
+            work.is_queued = False
+        work.divisible = None
         work.ready.clear()
         work.waiting.clear()
         if work.batch is not None:
@@ -170,21 +157,15 @@ class Scheduler:
             # The batch stays among the collected ones until its wait is over.
             work.batch.records = []
             work.batch = None
-        delayed = [entry for entry in self._delayed if entry[2].partition is work]
-        if delayed:
-            discarded += sum(item.size for _, _, item in delayed)
-            self._delayed = [entry for entry in self._delayed if entry[2].partition is not work]
-            heapq.heapify(self._delayed)
-        work.size -= discarded
-        work.budget.size -= discarded
+        discarded += self._timed.discard_items(work)
+        work.add_size(-discarded)
 
     # --- records ---
 
     def add(self, item: WorkItem) -> None:
         """Add fetched records to an active partition."""
         work = item.partition
-        work.size += item.size
-        work.budget.size += item.size
+        work.add_size(item.size)
         self._enqueue(item)
 
     def _enqueue(self, item: WorkItem) -> None:
@@ -192,7 +173,6 @@ class Scheduler:
         work, key = item.partition, item.ordering_key
         if key is not None:
             waiting = work.waiting.get(key)
-            # mutation: order-by-key-ends-with-fetch
             if waiting is not None:
                 waiting.append(item)
                 return
@@ -209,13 +189,10 @@ class Scheduler:
             batch = work.batch
             if batch is None:
                 batch = work.batch = CollectedBatch(work, handler)
-                self._forget_made_items()
-                due = now + handler.batch.max_wait_ms / 1_000
-                heapq.heappush(self._collected, (due, next(self._order), batch))
+                self._timed.add_batch(batch, now + handler.batch.max_wait_ms / 1_000)
             room = handler.batch.max_records - len(batch.records)
             size = batch.extend(records[start : start + room])
-            work.size += size
-            work.budget.size += size
+            work.add_size(size)
             start += room
             if len(batch.records) == handler.batch.max_records:
                 self._make_item(batch)
@@ -226,27 +203,65 @@ class Scheduler:
         key = True if batch.handler.order_by == "partition" else None
         self._enqueue(WorkItem(records, work, batch.handler, key))
 
-    def _forget_made_items(self) -> None:
-        """Keep at most about two entries of a partition in the heap of batches."""
-        if len(self._collected) > 2 * len(self._partitions):
-            self._collected = [entry for entry in self._collected if _is_collected(entry[2])]
-            heapq.heapify(self._collected)
-
     def take(self, now: float) -> WorkItem | None:
         """Return the next item to run, or None. Partitions are served in round-robin order."""
-        if self._delayed and self._delayed[0][0] <= now:
+        if self._timed.has_item_due(now):
             self.release_due(now)
-        if not self._ready_partitions or (self.breaker is not None and not self.breaker.can_start):
+        if self.breaker is not None and not self.breaker.can_start:
             return None
-        work = self._ready_partitions.popleft()
-        item = work.ready.popleft()
-        self.ready -= 1
-        if work.ready:
-            self._ready_partitions.append(work)
-        work.running[item] = None
-        if self.breaker is not None:
-            self.breaker.on_started(item)
+        while self._ready_partitions:
+            work = self._ready_partitions.popleft()
+            work.is_queued = False
+            item = self._take_from(work)
+            if item is None:
+                continue
+            work.running[item] = None
+            if item.keys is not None:
+                work.divisible = item
+            if work.ready_count:
+                self._queue(work)
+            if self.breaker is not None:
+                self.breaker.on_started(item)
+            return item
+        return None
+
+    def _take_from(self, work: PartitionWork) -> WorkItem | None:
+        """Return the oldest records of a partition that may run, or None."""
+        ready = work.ready
+        if work.divisible is not None and not (ready and ready[0].keys is None):
+            self._divide(work.divisible)
+        while ready:
+            item = ready.popleft()
+            if item.keys is None:
+                return item
+            if (rest := self._pass_waiting(item)) is not None:
+                return rest
+        return None
+
+    def _divide(self, item: WorkItem) -> None:
+        """Let another task take the records of an item behind the present one."""
+        work, rest = item.partition, item.divide()
+        work.divisible = None
+        if item.ordering_key is not None:
+            work.waiting[item.ordering_key] = deque()
+        if rest is not None:
+            self._make_ready_first(rest)
+
+    def _pass_waiting(self, item: WorkItem) -> WorkItem | None:
+        """Let the first records wait whose keys have unfinished ones; return the others, if any."""
+        waiting = item.partition.waiting
+        while self._must_wait(item):
+            rest = item.divide()
+            waiting[item.ordering_key].append(item)
+            if rest is None:
+                return None
+            item = rest
         return item
+
+    def _must_wait(self, item: WorkItem) -> bool:
+        """Return whether another item has an unfinished record with the next ordering key."""
+        # mutation: order-by-key-ends-with-fetch
+        return item.keys is not None and item.keys[item.index] in item.partition.waiting
 
     def finish_records(self, item: WorkItem, number: int = 1) -> bool:
         """Mark the first unfinished records of a running item as finished.
@@ -260,26 +275,36 @@ class Scheduler:
             self._end_fenced(item)
             return False
         item.index = index = item.index + number
-        if item.attempts or item.earlier_attempts:
+        if item.failures.total_attempts:
             item.forget_failures()
-        if index < len(item.records) and work.state is _ACTIVE:
-            return True
-        self._end(item)
-        return False
+        if index == item.end or work.state is _DRAINING:
+            self._end(item)
+            return False
+        if self._must_wait(item):
+            self.requeue(item)
+            return False
+        return True
 
     def _end(self, item: WorkItem) -> None:
         """End a running item, and let the next one with its ordering key run."""
         work, key = item.partition, item.ordering_key
-        item.count_finished()
-        del work.running[item]
-        work.size -= item.size
-        work.budget.size -= item.size
+        self._stop(item)
+        item.records = ()  # a handler may keep its `WorkerRecord`
+        work.add_size(-item.size)
         if key is not None and work.state is _ACTIVE:
             waiting = work.waiting[key]
             if waiting:
                 self._make_next(waiting.popleft())
             else:
                 del work.waiting[key]
+
+    def _stop(self, item: WorkItem) -> None:
+        """Let an item run no more."""
+        work = item.partition
+        item.count_finished()
+        del work.running[item]
+        if work.divisible is item:
+            work.divisible = None
 
     def _end_fenced(self, item: WorkItem) -> None:
         """Ignore the result of a record whose partition was lost."""
@@ -294,21 +319,19 @@ class Scheduler:
         if following is not None and following.previous is work:
             following.previous = None
             if following.ready:
-                self._ready_partitions.append(following)
-                self.ready += len(following.ready)
+                self._queue(following)
 
     def abandon(self, item: WorkItem) -> None:
         """Forget a running item whose task has failed; its records stay unfinished."""
-        item.count_finished()
-        item.partition.running.pop(item, None)
+        if item in item.partition.running:
+            self._stop(item)
 
     def requeue(self, item: WorkItem) -> None:
         """Let items of other partitions run before the next record of a running item."""
         work = item.partition
         if work.state is _ACTIVE:
-            item.count_finished()
-            del work.running[item]
-            self._make_ready(item)
+            self._stop(item)
+            self._make_ready_first(item)
         else:
             self.retry(item, 0.0)
 
@@ -320,14 +343,15 @@ class Scheduler:
         elif work.state is _DRAINING:
             self._end(item)
         else:
-            item.count_finished()
-            del work.running[item]
-            self._delay(item, due)
+            self._stop(item)
+            if item.keys is not None:
+                self._divide(item)
+            self._timed.add_item(item, due)
 
     @property
     def is_busy(self) -> bool:
         """True if records run, or may run before the next delayed one is due."""
-        if self._ready_partitions and (self.breaker is None or self.breaker.can_start):
+        if self.count_ready(1) and (self.breaker is None or self.breaker.can_start):
             return True
         return bool(self._fenced) or any(work.running for work in self._partitions.values())
 
@@ -340,56 +364,62 @@ class Scheduler:
     def unwritten(self) -> Iterator[UnwrittenCopy]:
         """Copies of failed records that are being written, or could not be written yet."""
         running = (item for work in self._partitions.values() for item in work.running)
-        for item in chain(running, (item for _, _, item in self._delayed)):
-            if item.unwritten is not None:
-                yield item.unwritten
+        for item in chain(running, self._timed.items):
+            if item.failures.unwritten is not None:
+                yield item.failures.unwritten
 
     @property
     def next_due(self) -> float | None:
         """When the next delayed record, batch that is not full, or end of a pause is due."""
-        if not self._delayed and not self._collected and self.breaker is None:
-            return None
-        collected = self._collected
-        while collected and not _is_collected(collected[0][2]):
-            heapq.heappop(collected)
-        due = [heap[0][0] for heap in (self._delayed, collected) if heap]
+        due = self._timed.next_due
         if self.breaker is not None and self.breaker.state is BreakerState.OPEN:
-            due.append(self.breaker.due)
-        return min(due) if due else None
+            return self.breaker.due if due is None else min(due, self.breaker.due)
+        return due
 
     @property
     def delayed(self) -> int:
         """Number of delayed records."""
-        return len(self._delayed)
+        return self._timed.item_count
+
+    def count_ready(self, limit: int) -> int:
+        """Return the number of items that `take` returns at once, up to a limit."""
+        count = 0
+        for work in self._ready_partitions:
+            count += work.ready_count
+            if count >= limit:
+                return limit
+        return count
 
     def _make_next(self, item: WorkItem) -> None:
         """Let an item run that waits for no other."""
         if item.due is None:
             self._make_ready(item)
         else:
-            self._delay(item, item.due)
+            self._timed.add_item(item, item.due)
 
     def _make_ready(self, item: WorkItem) -> None:
-        work = item.partition
-        if work.previous is None:
-            if not work.ready:
-                self._ready_partitions.append(work)
-            self.ready += 1
-        work.ready.append(item)
+        item.partition.ready.append(item)
+        self._queue(item.partition)
 
-    def _delay(self, item: WorkItem, due: float) -> None:
-        heapq.heappush(self._delayed, (due, next(self._order), item))
+    def _make_ready_first(self, item: WorkItem) -> None:
+        """Make an item ready that was added before the other ready ones."""
+        item.partition.ready.appendleft(item)
+        self._queue(item.partition)
+
+    def _queue(self, work: PartitionWork) -> None:
+        """Let `take` look at a partition that has ready records."""
+        if not work.is_queued and work.previous is None:
+            work.is_queued = True
+            self._ready_partitions.append(work)
 
     def release_due(self, now: float) -> None:
         """Make the delayed records and the batches ready that are due, and end a pause."""
         if self.breaker is not None:
             self.breaker.on_time(now)
-        while self._delayed and self._delayed[0][0] <= now:
-            self._make_ready(heapq.heappop(self._delayed)[2])
-        while self._collected and self._collected[0][0] <= now:
-            batch = heapq.heappop(self._collected)[2]
-            if _is_collected(batch):
-                self._make_item(batch)
+        for item in self._timed.remove_due_items(now):
+            self._make_ready(item)
+        for batch in self._timed.remove_due_batches(now):
+            self._make_item(batch)
 
     # --- commits and pauses ---
 
@@ -423,16 +453,6 @@ class Scheduler:
 
     # --- transactions ---
 
-    def add_output(self, work: PartitionWork, finished: UncommittedRecord) -> None:
-        """Keep the output of a record until a transaction commits it with the record's offset."""
-        if work.is_fenced:
-            return
-        replaced = work.uncommitted.get(finished.record.offset)
-        size = finished.size - (0 if replaced is None else replaced.size)
-        work.uncommitted[finished.record.offset] = finished
-        work.size += size
-        work.budget.size += size
-
     def next_transaction(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> TransactionContent:
@@ -463,34 +483,16 @@ class Scheduler:
         for work, finished in content.finished:
             if not work.is_fenced:
                 del work.uncommitted[finished.record.offset]
-                work.size -= finished.size
-                work.budget.size -= finished.size
+                work.add_size(-finished.size)
 
     def may_resume(self, item: WorkItem) -> bool:
         """Return whether `update_pauses` may find a partition to resume after a record."""
-        work = item.partition
-        if work.budget.was_full and work.budget.may_resume:
-            return True
-        return work.is_paused and len(work.offsets) * RESUME_SHARE <= self._max_records
+        return self._limits.may_resume(item.partition)
 
     def update_pauses(self) -> Pauses:
         """Return the partitions to pause and resume, which are then regarded as such."""
-        changed = Pauses([], [])
-        for budget in self._budgets:
-            budget.update()
-        for tp, work in self._partitions.items():
-            is_full, unfinished = work.budget.was_full, work.count_unfinished()
-            if not work.is_paused and (is_full or unfinished >= self._max_records):
-                work.is_paused = True
-                changed.pause.append(tp)
-            elif work.is_paused and not is_full and unfinished * RESUME_SHARE <= self._max_records:
-                work.is_paused = False
-                changed.resume.append(tp)
+        changed = self._limits.update(self._partitions.values())
+        for work in self._partitions.values():
             if work.is_paused and work.batch is not None:
                 self._make_item(work.batch)  # it cannot grow
         return changed
-
-
-def _is_collected(batch: CollectedBatch) -> bool:
-    """Return whether a batch is no item yet, and was not discarded."""
-    return batch.partition.batch is batch

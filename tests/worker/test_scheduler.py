@@ -25,8 +25,11 @@ def make_scheduler(max_records: int = 1_000, max_bytes: int = 1_000_000) -> Sche
 def add(scheduler: Scheduler, records: list[Record], order_by: object = "key") -> None:
     work = scheduler.partition(records[0].topic_partition)
     work.offsets.add(records)
-    for key, group, _ in handler(order_by).group(records):  # type: ignore[arg-type]
-        scheduler.add(WorkItem(group, work, handler(), key))
+    keys = [each.key if order_by == "key" else None for each in records]
+    if order_by == "partition":
+        scheduler.add(WorkItem(records, work, handler(), True))
+    else:
+        scheduler.add(WorkItem(records, work, handler(), keys=keys))
 
 
 def committable(scheduler: Scheduler) -> dict[TopicPartition, int]:
@@ -41,12 +44,49 @@ def test_records_of_a_key_run_one_after_the_other():
     assert second is not None
     assert scheduler.take(0) is None
     assert [first.record.offset, second.record.offset] == [0, 1]
-    assert scheduler.finish_records(first)  # the next record of the same item
-    assert first.record.offset == 2
-    assert committable(scheduler) == {TP: 1}
     assert not scheduler.finish_records(first)
+    assert committable(scheduler) == {TP: 1}
+    third = scheduler.take(0)
+    assert third is not None
+    assert third.record.offset == 2
+    assert not scheduler.finish_records(third)
     assert not scheduler.finish_records(second)
     assert committable(scheduler) == {TP: 3}
+
+
+def test_one_task_runs_all_records_if_no_handler_waits():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0, b"a"), record(1, b"b"), record(2, b"a"), record(3)])
+    item = scheduler.take(0)
+    assert item is not None
+    assert [scheduler.finish_records(item) for _ in range(4)] == [True, True, True, False]
+    assert committable(scheduler) == {TP: 4}
+
+
+def test_a_run_ends_before_a_record_whose_key_runs_elsewhere():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0, b"a"), record(1, b"b"), record(2, b"a"), record(3, b"c")])
+    first, second = scheduler.take(0), scheduler.take(0)
+    assert first is not None
+    assert second is not None
+    assert not scheduler.finish_records(second)
+    last = scheduler.take(0)
+    assert last is not None
+    assert last.record.offset == 3
+    assert scheduler.take(0) is None
+    assert not scheduler.finish_records(last)
+    assert not scheduler.finish_records(first)
+    assert committable(scheduler) == {TP: 2}
+
+
+def test_divided_records_keep_their_bytes():
+    scheduler = make_scheduler()
+    add(scheduler, [record(n, value=bytes(10**n)) for n in range(4)], order_by=None)
+    work, items = scheduler.partition(TP), [scheduler.take(0) for _ in range(4)]
+    for item, left in zip(items, (1_110, 1_100, 1_000, 0), strict=True):
+        assert item is not None
+        assert not scheduler.finish_records(item)
+        assert work.size == left
 
 
 def test_a_failed_record_blocks_its_key_alone():
@@ -141,9 +181,9 @@ def test_records_wait_for_those_of_the_former_assignment():
     scheduler.remove([TP])  # lost again, before anything ran
     add(scheduler, [record(0)])
     assert scheduler.take(0) is None
-    assert scheduler.ready == 0
+    assert scheduler.count_ready(2) == 0
     assert not scheduler.finish_records(running)
-    assert scheduler.ready == 1
+    assert scheduler.count_ready(2) == 1
     again = scheduler.take(0)
     assert again is not None
     assert not scheduler.finish_records(again)
@@ -220,9 +260,8 @@ class SchedulerModel(RuleBasedStateMachine):
         self._check_order(item)
 
     def _check_order(self, item: WorkItem) -> None:
-        key = item.ordering_key
+        key = item.record.key
         if key is not None:
-            assert isinstance(key, bytes)
             last = self.last_of_key.get((item.partition, key), -1)
             assert item.record.offset >= last
             self.last_of_key[item.partition, key] = item.record.offset
@@ -277,19 +316,19 @@ class SchedulerModel(RuleBasedStateMachine):
     @invariant()
     def one_record_of_a_key_runs(self) -> None:
         running = [
-            (item.partition, item.ordering_key)
+            (item.partition, item.record.key)
             for item in self.running
-            if item.ordering_key is not None
+            if item.record.key is not None
         ]
         assert len(running) == len(set(running))
 
     @invariant()
     def counts_are_those_of_the_items(self) -> None:
         works = self.scheduler.partitions
-        assert self.scheduler.ready == sum(
-            len(work.ready) for work in works if work.previous is None
+        assert self.scheduler.count_ready(10**9) == sum(
+            work.ready_count for work in works if work.previous is None
         )
-        assert self.scheduler._budgets[0].size == sum(work.size for work in works)
+        assert self.scheduler._limits._budgets[0].size == sum(work.size for work in works)
         assert all(work.size >= 0 for work in works)
         assert {item for work in works for item in work.running} == {
             item for item in self.running if not item.partition.is_fenced
@@ -358,8 +397,8 @@ def test_batches_that_became_items_are_not_kept_until_their_wait_is_over():
         item = scheduler.take(0.0)
         assert item is not None
         assert not scheduler.finish_records(item, 3)
-    assert len(scheduler._collected) <= 3
-    assert not any(batch.records for _, _, batch in scheduler._collected)
+    assert len(scheduler._timed._batches) <= 3
+    assert not any(batch.records for _, _, batch in scheduler._timed._batches)
 
 
 def test_collected_records_are_discarded_when_their_partition_drains():
@@ -375,4 +414,4 @@ def test_discarded_batches_are_not_kept_until_their_wait_is_over():
     scheduler = make_scheduler()
     collect(scheduler, range(2), now=0.0)
     scheduler.drain([TP])
-    assert not any(batch.records for _, _, batch in scheduler._collected)
+    assert not any(batch.records for _, _, batch in scheduler._timed._batches)
