@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.cluster_state import ClusterState
@@ -28,8 +28,8 @@ from aiokafkawire.broker.transactions.events import (
     TransactionResult,
     TransactionState,
 )
-from aiokafkawire.broker.transactions.serialization import deserialize, restore, serialize
 from aiokafkawire.broker.transactions.transaction_metadata import NO_DEADLINE, TransactionMetadata
+from aiokafkawire.broker.transactions.transaction_state_manager import TransactionStateManager
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import control_batch
 from aiokafkawire.runtime import AutoResetEvent, Clock
@@ -92,40 +92,27 @@ class TransactionCoordinator:
         self._clock = clock
         self._cluster = cluster
         self._offsets = offsets
-        self._store = store
         self._bumps_epoch = bumps_epoch
-        self._expiration_ms = options.transactional_id_expiration_ms
         self._leader_replica = leader_replica
-        self._transactions: dict[str, TransactionMetadata] = {}
+        self._transactions = TransactionStateManager(store, cluster.producer_ids.generate)
         self._prepared: dict[str, None] = {}
         self._by_group: dict[str, dict[str, None]] = {}
         self._written_markers: dict[tuple[str, TopicPartition], _WrittenMarker] = {}
         self._next_wakeup = NO_DEADLINE
         self._wakeup = AutoResetEvent()
-        self._stored_lines: dict[str, dict[str, Any]] = {}
         self._committed_offsets: set[tuple[str, str]] = set()
         self._retry_at = -NO_DEADLINE
-        for line in store.load_transactions():
-            transaction = deserialize(line, cluster.producer_ids.generate)
-            self._transactions[transaction.transactional_id] = transaction
-            self._stored_lines[transaction.transactional_id] = line
         for transaction in self:
-            if transaction.state is TransactionState.DEAD:
-                del self._transactions[transaction.transactional_id]
-                del self._stored_lines[transaction.transactional_id]
-            else:
-                self._index(transaction)
+            self._index(transaction)
 
     def __iter__(self) -> Iterator[TransactionMetadata]:
-        return iter(list(self._transactions.values()))
+        return iter(self._transactions)
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """Return the state of a transactional id, None if unknown or expired."""
         transaction = self._transactions.get(transactional_id)
-        if (
-            transaction is None
-            or self._clock.wall_ms() < transaction.updated_ms + self._expiration_ms
-        ):
+        expiration_ms = self._options.transactional_id_expiration_ms
+        if transaction is None or self._clock.wall_ms() < transaction.updated_ms + expiration_ms:
             return transaction
         return None if self._try_expire(transaction) else transaction
 
@@ -133,8 +120,8 @@ class TransactionCoordinator:
         """Yield the transactional ids that have not expired."""
         return (
             transaction
-            for name in list(self._transactions)
-            if (transaction := self.get(name)) is not None
+            for transaction in self
+            if self.get(transaction.transactional_id) is not None
         )
 
     def _try_expire(self, transaction: TransactionMetadata) -> bool:
@@ -143,7 +130,7 @@ class TransactionCoordinator:
         if transaction.state is not TransactionState.DEAD:
             return False
         self._unindex(transaction, tuple(transaction.offsets))
-        del self._transactions[transaction.transactional_id]
+        self._transactions.remove(transaction)
         return True
 
     # --- requests ----------------------------------------------------------------------------
@@ -163,8 +150,7 @@ class TransactionCoordinator:
                 self._evict_idle_id()
             except ApiError as error:
                 return TransactionResult(error.code)
-            transaction = TransactionMetadata(transactional_id, self._cluster.producer_ids.generate)
-            self._transactions[transactional_id] = transaction
+            transaction = self._transactions.create(transactional_id)
         return self._handle(transaction, InitProducerId(timeout_ms=timeout_ms, expected=expected))
 
     def handle(self, transactional_id: str, event: Event) -> TransactionResult:
@@ -197,9 +183,9 @@ class TransactionCoordinator:
             for tp in list(pending if partitions is None else partitions):
                 pending.pop(tp, None)
             try:
-                self._store_transaction(transaction)
+                self._transactions.append(transaction)
             except StorageError:
-                self._restore(transaction)
+                self._transactions.restore(transaction)
                 raise
 
     # --- what follows ------------------------------------------------------------------------
@@ -234,7 +220,7 @@ class TransactionCoordinator:
         try:
             result = self._store_event(transaction, event)
         except StorageError as error:
-            self._restore(transaction)
+            self._transactions.restore(transaction)
             self._retry_later()
             return TransactionResult(error.code)
         if transaction.state is not before:
@@ -262,16 +248,8 @@ class TransactionCoordinator:
             or _size(transaction) != size
             or isinstance(event, InitProducerId | CommitTxnOffsets)
         ):
-            self._store_transaction(transaction)
+            self._transactions.append(transaction)
         return result
-
-    def _restore(self, transaction: TransactionMetadata) -> None:
-        """Reset a transactional id to its stored state."""
-        line = self._stored_lines.get(transaction.transactional_id)
-        if line is None:
-            self._transactions.pop(transaction.transactional_id, None)
-        else:
-            restore(transaction, line)
 
     def _retry_later(self) -> None:
         """Retry after the store may have space again."""
@@ -300,27 +278,6 @@ class TransactionCoordinator:
         if due_ms == NO_DEADLINE:
             return NO_DEADLINE
         return max(self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000, self._retry_at)
-
-    def _store_transaction(self, transaction: TransactionMetadata) -> None:
-        """Store a transactional id. Raises `StorageError`; the caller then restores it."""
-        name = transaction.transactional_id
-        lines: list[dict[str, Any]] = []
-
-        def stored() -> list[dict[str, Any]]:
-            lines.append(serialize(transaction))
-            return lines
-
-        try:
-            stale = self._store.append_transactions(stored, len(self._transactions))
-        except StorageError as error:
-            # Kafka answers this if it cannot write to the partition of __transaction_state.
-            raise StorageError(ErrorCode.NOT_COORDINATOR, error.message) from error
-        if transaction.state is TransactionState.DEAD:
-            self._stored_lines.pop(name, None)
-        elif lines:
-            (self._stored_lines[name],) = lines
-        if stale:
-            self._store.rewrite_transactions(list(self._stored_lines.values()))
 
     def _evict_idle_id(self) -> None:
         if len(self._transactions) < MAX_TRANSACTIONAL_IDS:
@@ -354,10 +311,10 @@ class TransactionCoordinator:
         name = transaction.transactional_id
         try:
             transaction.handle(MarkersWritten(scope=scope), transaction.updated_ms)
-            self._store_transaction(transaction)
+            self._transactions.append(transaction)
         except StorageError:
             # The markers stay in `_written_markers`, so that they are not written twice.
-            self._restore(transaction)
+            self._transactions.restore(transaction)
             self._retry_later()
             return
         for tp in written:
