@@ -389,7 +389,7 @@ FAULTS: Mapping[str, Fault] = {
     "half open": Fault(_a_loss, _half_open),
     "refuse connects": Fault(_a_node, _refuse_connects, weight=5),
     "hang connects": Fault(_a_node, _hang_connects, weight=5),
-    "slow way": Fault(_a_slow_link, _slow_link, weight=5),
+    "slow link": Fault(_a_slow_link, _slow_link, weight=5),
     "close instead of an answer": Fault(_a_lost_request, _close_request),
     "away after an answer": Fault(_an_outage, _away_after_an_answer, weight=15),
     "no answer": Fault(_a_lost_request, _drop_request, weight=5),

@@ -2,5 +2,5 @@
 
 `inputs` reads the lines and counts their words without Kafka; `cluster` and `worker` run as
 separate processes, which `children` manages; `results` is the workers' store; `demo_run` runs the
-demo, `view` shows it, `verdict` compares the counts.
+demo, `view` shows it, `comparison` compares the counts.
 """

@@ -14,10 +14,10 @@ import click
 
 from aiokafkawire.cli.common_options import backend_option
 from aiokafkawire.cli.demo.children import Children
+from aiokafkawire.cli.demo.comparison import Comparison
 from aiokafkawire.cli.demo.demo_run import DemoRun, DemoSettings
 from aiokafkawire.cli.demo.inputs import default_files, find_files
-from aiokafkawire.cli.demo.verdict import Verdict
-from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
+from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, comparison_table
 from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed
 from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import redirect_to_null, require_stdout
@@ -68,7 +68,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         console.show_cursor()
 
     demo_runs: list[DemoRun] = []
-    verdicts: list[Verdict] = []
+    comparisons: list[Comparison] = []
 
     def last_resort() -> None:
         clear_up()
@@ -82,7 +82,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         with view:
             settings = DemoSettings(files, brokers or None, backend, folder)
             demo_runs.append(DemoRun(settings, children, view))
-            verdicts.append(await demo_runs[0].run())
+            comparisons.append(await demo_runs[0].run())
 
     try:
         run_command(run_demo, backend=backend, interruption=interruption)
@@ -95,10 +95,10 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         clear_up()
         if interruption.happened:
             report_interruption(demo_runs)
-    (verdict,) = verdicts
-    console.print(verdict_table(demo_runs[0].truth, verdict))
-    print(verdict.last_line, flush=True)
-    return OK if verdict.good else FAILED
+    (comparison,) = comparisons
+    console.print(comparison_table(demo_runs[0].truth, comparison))
+    print(comparison.last_line, flush=True)
+    return OK if comparison.good else FAILED
 
 
 def report_interruption(demo_runs: Sequence[DemoRun]) -> None:

@@ -12,11 +12,11 @@ import anyio
 import anyio.abc
 
 from aiokafkawire.cli.demo.children import Child, Children
+from aiokafkawire.cli.demo.comparison import Comparison, compare
 from aiokafkawire.cli.demo.inputs import Truth, count_without_kafka, lines
 from aiokafkawire.cli.demo.results import Results, create_store
 from aiokafkawire.cli.demo.stage import DemoEvent, Stage, WorkerProcess
 from aiokafkawire.cli.demo.topic import DemoTopic
-from aiokafkawire.cli.demo.verdict import Verdict, judge
 from aiokafkawire.cli.demo.view import View
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.errors import DeliveriesFailed
@@ -65,7 +65,7 @@ class DemoRun:
         self._half_way = anyio.Event()
         self._progress = anyio.Event()
 
-    async def run(self) -> Verdict:
+    async def run(self) -> Comparison:
         """Run the demo. Raises `CommandFailed` or a `KafkaError`, also inside an ExceptionGroup."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._show)
@@ -79,7 +79,7 @@ class DemoRun:
                 await self._end()
             self._view.show(self.stage, self._now())
             group.cancel_scope.cancel()
-        return self._judge()
+        return self._compare()
 
     @property
     def left_behind(self) -> str | None:
@@ -240,10 +240,10 @@ class DemoRun:
                     worker.state = "done"
                     stopping.start_soon(stop, worker.name)
 
-    def _judge(self) -> Verdict:
+    def _compare(self) -> Comparison:
         results = Results(self._settings.folder / RESULTS)
         try:
-            return judge(self.truth, self.stage.sent, results.line_numbers(), results.words())
+            return compare(self.truth, self.stage.sent, results.line_numbers(), results.words())
         finally:
             results.close()
 

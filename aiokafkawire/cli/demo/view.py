@@ -11,11 +11,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from aiokafkawire.cli.demo.comparison import Comparison
 from aiokafkawire.cli.demo.inputs import Truth
 from aiokafkawire.cli.demo.stage import DemoEvent, Rate, Stage, ranges
-from aiokafkawire.cli.demo.verdict import Verdict
 
-__all__ = ("LiveView", "PlainView", "Screen", "View", "verdict_table")
+__all__ = ("LiveView", "PlainView", "Screen", "View", "comparison_table")
 
 EVENTS_SHOWN = 5
 TOP_WORDS = 5
@@ -201,7 +201,7 @@ def _partitions(stage: Stage, *, narrow: bool) -> Table:
     return table
 
 
-def verdict_table(truth: Truth, verdict: Verdict) -> Table:
+def comparison_table(truth: Truth, comparison: Comparison) -> Table:
     """Return the final comparison: counts through Kafka beside counts without it."""
     table = Table("", title="counted through Kafka, and without Kafka")
     table.columns[0].no_wrap, table.columns[0].max_width = True, MAX_LABEL_WIDTH
@@ -209,18 +209,18 @@ def verdict_table(truth: Truth, verdict: Verdict) -> Table:
     table.add_column("input", justify="right")
     table.add_column("")
     for name, ours, theirs in (
-        ("lines sent", verdict.sent, truth.lines),
-        ("lines processed", verdict.processed, truth.lines),
-        ("lines counted twice", verdict.counted_twice, 0),
-        ("words", verdict.words, truth.words.total()),
-        ("distinct words", verdict.distinct_words, len(truth.words)),
+        ("lines sent", comparison.sent, truth.lines),
+        ("lines processed", comparison.processed, truth.lines),
+        ("lines counted twice", comparison.counted_twice, 0),
+        ("words", comparison.words, truth.words.total()),
+        ("distinct words", comparison.distinct_words, len(truth.words)),
     ):
         table.add_row(name, f"{ours:,}", f"{theirs:,}", _mark(ours == theirs))
     table.add_row(
-        "words that differ", f"{verdict.wrong_words:,}", "0", _mark(verdict.wrong_words == 0)
+        "words that differ", f"{comparison.wrong_words:,}", "0", _mark(comparison.wrong_words == 0)
     )
     for word, number in truth.words.most_common(TOP_WORDS):
-        ours = verdict.counts[word]
+        ours = comparison.counts[word]
         table.add_row(
             Text(repr(word.decode(errors="replace"))),
             f"{ours:,}",

@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
+from aiokafkawire.cli.demo.comparison import compare
 from aiokafkawire.cli.demo.inputs import Truth
 from aiokafkawire.cli.demo.stage import DemoEvent, Stage, WorkerProcess
-from aiokafkawire.cli.demo.verdict import judge
-from aiokafkawire.cli.demo.view import LINE_EVERY_S, LiveView, PlainView, verdict_table
+from aiokafkawire.cli.demo.view import LINE_EVERY_S, LiveView, PlainView, comparison_table
 
 WIDTH, HEIGHT = 80, 24
 NARROW = 60
@@ -94,23 +94,25 @@ def test_nothing_wraps_in_a_narrow_terminal(stage: Stage) -> None:
     assert [line for line in lines if "…" in line] == [line for line in lines if "half way" in line]
 
 
-def test_the_verdict_fits_a_narrow_terminal() -> None:
+def test_the_comparison_fits_a_narrow_terminal() -> None:
     truth = Truth(1_000_000, 10, Counter({b"w" * 70: 1_000_000, b"self": 2_000_000}))
     console = Console(file=io.StringIO(), width=NARROW)
-    console.print(verdict_table(truth, judge(truth, 999_999, [], Counter({b"self": 1_000_000}))))
+    console.print(
+        comparison_table(truth, compare(truth, 999_999, [], Counter({b"self": 1_000_000})))
+    )
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     rows = [line for line in lines if "│" in line]
     assert len(rows) == 8
     assert all("same" in row or "DIFFERENT" in row for row in rows)
 
 
-def test_the_verdict_shows_what_differs() -> None:
+def test_the_comparison_shows_what_differs() -> None:
     truth = Truth(3, 10, Counter({b"self": 2, b"caf\xff": 1}))
     console = Console(file=io.StringIO(), width=WIDTH)
-    console.print(verdict_table(truth, judge(truth, 3, [[0, 1, 2]], truth.words)))
+    console.print(comparison_table(truth, compare(truth, 3, [[0, 1, 2]], truth.words)))
     good = console.file.getvalue()  # type: ignore[attr-defined]
     assert "DIFFERENT" not in good
     assert "'self'" in good
-    console.print(verdict_table(truth, judge(truth, 3, [[0, 1]], Counter({b"self": 2}))))
+    console.print(comparison_table(truth, compare(truth, 3, [[0, 1]], Counter({b"self": 2}))))
     bad = console.file.getvalue()[len(good) :]  # type: ignore[attr-defined]
     assert bad.count("DIFFERENT") == 5

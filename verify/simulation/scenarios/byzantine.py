@@ -37,7 +37,7 @@ __all__ = ("CALLS", "GROUP", "SCENARIO", "TOPIC")
 
 TOPIC, GROUP = "orders", "billing"
 TO_S = 8.0
-KINDS = ("move leader", "move coordinator", "reset", "hang", "slow way")
+KINDS = ("move leader", "move coordinator", "reset", "hang", "slow link")
 """Other faults, now and then."""
 
 SENDS: Mapping[str, Any] = {"delivery_timeout_ms": 8_000, "max_block_ms": 5_000}

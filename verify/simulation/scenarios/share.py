@@ -50,7 +50,7 @@ SAMPLE_EACH_S = 0.5
 NETWORK = (
     *("kill", "shut down", "hang", "move leader", "move leader", "move leader"),
     *("move coordinator", "sever", "sever from a node", "reset", "reset", "reset in a write"),
-    *("half open", "refuse connects", "slow way"),
+    *("half open", "refuse connects", "slow link"),
 )
 
 REFUSALS: Mapping[str, Sequence[str]] = {

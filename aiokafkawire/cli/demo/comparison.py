@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from aiokafkawire.cli.demo.inputs import Truth
 
-__all__ = ("Verdict", "judge")
+__all__ = ("Comparison", "compare")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """The result of the demo.
 
     Attributes:
@@ -54,34 +54,34 @@ class Verdict:
         )
 
 
-def judge(
+def compare(
     truth: Truth,
     sent: int,
     line_numbers: Iterable[Iterable[int]],
     words: Counter[bytes],
-) -> Verdict:
+) -> Comparison:
     """Compare line by line and word by word.
 
     A line counted n times adds n - 1 to `counted_twice`. A line number beyond the input adds to
     `wrong_words`.
     """
     seen = bytearray(truth.lines)
-    again = strangers = 0
+    again = unknown_lines = 0
     for numbers in line_numbers:
         for number in numbers:
             if number >= truth.lines:
-                strangers += 1
+                unknown_lines += 1
             elif seen[number]:
                 again += 1
             else:
                 seen[number] = 1
     processed = sum(seen)
     wrong = sum(1 for word in truth.words.keys() | words.keys() if truth.words[word] != words[word])
-    return Verdict(
+    return Comparison(
         sent=sent,
         processed=processed,
         lost=truth.lines - processed,
         counted_twice=again,
-        wrong_words=wrong + strangers,
+        wrong_words=wrong + unknown_lines,
         counts=words,
     )

@@ -4,17 +4,17 @@ from collections import Counter
 
 import pytest
 
+from aiokafkawire.cli.demo.comparison import compare
 from aiokafkawire.cli.demo.inputs import Truth
-from aiokafkawire.cli.demo.verdict import judge
 
 TRUTH = Truth(lines=4, size_bytes=20, words=Counter({b"a": 3, b"b": 1}))
 
 
 def test_equal_counts_are_a_success() -> None:
-    verdict = judge(TRUTH, 4, [[0, 2], [1], [3]], Counter({b"a": 3, b"b": 1}))
-    assert verdict.good
-    assert verdict.last_line == "sent 4, processed 4, lost 0, counted twice 0"
-    assert (verdict.words, verdict.distinct_words) == (4, 2)
+    comparison = compare(TRUTH, 4, [[0, 2], [1], [3]], Counter({b"a": 3, b"b": 1}))
+    assert comparison.good
+    assert comparison.last_line == "sent 4, processed 4, lost 0, counted twice 0"
+    assert (comparison.words, comparison.distinct_words) == (4, 2)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_equal_counts_are_a_success() -> None:
 def test_differences_are_reported(
     numbers: list[list[int]], words: dict[bytes, int], last_line: str
 ) -> None:
-    verdict = judge(TRUTH, 4, numbers, Counter(words))
-    assert not verdict.good
-    assert verdict.last_line == last_line
+    comparison = compare(TRUTH, 4, numbers, Counter(words))
+    assert not comparison.good
+    assert comparison.last_line == last_line
 
 
 def test_unsent_lines_are_a_failure() -> None:
-    assert not judge(TRUTH, 3, [[0, 1, 2, 3]], Counter({b"a": 3, b"b": 1})).good
+    assert not compare(TRUTH, 3, [[0, 1, 2, 3]], Counter({b"a": 3, b"b": 1})).good
