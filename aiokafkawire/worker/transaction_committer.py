@@ -135,6 +135,7 @@ class TransactionCommitter(Committer):
                 await self._write(content, writes)
                 # No await in between: the metadata is of the generation that owns the partitions,
                 # or of an older one, which the coordinator refuses.
+                # mutation: offsets-of-lost-partitions-committed
                 if content.is_fenced:
                     raise PartitionsLost
                 # mutation: output-written-without-offsets

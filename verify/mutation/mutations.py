@@ -100,6 +100,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
         ),
     ),
     "output-written-without-offsets": ("exactly_once", delete),
+    "offsets-of-lost-partitions-committed": ("exactly_once", replace("False")),
     "output-written-before-its-offset": ("exactly_once", replace("True")),
     "rejected-record-accepted": ("share_worker", replace("False")),
     "processed-record-not-accepted": ("share_worker", delete),

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.worker.finished_records import decode_metadata
-from verify.simulation.scenarios import worker
+from verify.simulation.scenarios import exactly_once, worker
 from verify.simulation.single_run import draw
 from verify.simulation.worker_faults import METADATA, foreign_metadata
 
@@ -30,6 +30,17 @@ def test_many_of_60_plans_have_each_fault() -> None:
         *(("foreign metadata", form, None) for form in METADATA),
     ]:
         assert kinds[kind] > 5, kind
+
+
+def test_many_of_60_plans_remove_members_while_one_record_fits_into_the_buffer() -> None:
+    plans = [draw(exactly_once.SCENARIO, seed) for seed in range(60)]
+    found = [
+        plan
+        for plan in plans
+        if plan.options["buffer_memory_bytes"] == exactly_once.SMALL_BUFFER
+        and any(step.kind == "remove members" for step in plan.steps)
+    ]
+    assert len(found) > 10
 
 
 @pytest.mark.parametrize("form", METADATA)

@@ -56,6 +56,9 @@ WEIGHTS = (60, 10, 3, 5, 4, 5, 3, 3, 5, 4)
 STALL_SHARE = 0.4
 """A stall takes at most this part of the time limit of an attempt, a slow record half of it."""
 
+FILLER_BYTES = 600
+"""Header of an output record, so that a small buffer holds one."""
+
 IN_TIME = 9
 """Number of the invariant that is checked here."""
 
@@ -277,7 +280,7 @@ def make_worker(life: WorkerLife) -> Worker:
         client_id=life.name,
         group_id=GROUP,
         connect_on_start=options["connect_on_start"],
-        default_api_timeout_ms=5_000,
+        default_api_timeout_ms=15_000 if is_exactly_once(life.harness.plan) else 5_000,
         consumer_options={
             "session_timeout_ms": 3_000,
             "heartbeat_interval_ms": 300,
@@ -299,11 +302,10 @@ def _guarantee(plan: Plan) -> dict[str, Any]:
     producer_options = {"delivery_timeout_ms": 6_000}
     if not is_exactly_once(plan):
         return {"producer_options": producer_options}
-    return {
-        "processing_guarantee": "exactly_once_v2",
-        "producer_options": producer_options
-        | {"transaction_timeout_ms": 3_000, "max_block_ms": 5_000},
-    }
+    producer_options["max_block_ms"] = 5_000
+    for name in ("transaction_timeout_ms", "buffer_memory_bytes"):
+        producer_options[name] = plan.options[name]
+    return {"processing_guarantee": "exactly_once_v2", "producer_options": producer_options}
 
 
 async def work(life: WorkerLife, ledger: WorkerLedger) -> None:
@@ -382,7 +384,8 @@ class Handler:
         if kind == "poison":
             raise ValueError("poison")
         if is_exactly_once(life.harness.plan):
-            record.send(BILLS, value, key=record.record.key)
+            headers = (("filler", bytes(FILLER_BYTES)),)
+            record.send(BILLS, value, key=record.record.key, headers=headers)
         ledger.processed.add(value)
 
     async def _hang(self, record: Any) -> None:
