@@ -6,11 +6,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import anyio
-
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import RateLimit, log_fields
-from aiokafkawire.runtime import AutoResetEvent, Clock, Supervisor, wait_until
+from aiokafkawire.runtime import AutoResetEvent, Clock, Supervisor, Waiters
 
 from .outage_log import OutageLog
 
@@ -69,21 +67,17 @@ class Notifier:
         self.outage = OutageLog()
         self._clock = clock
         self._supervisor = supervisor
-        self._event: anyio.Event | None = None  # if a call waits
+        self._calls = Waiters()
         self.pending_error: Exception | None = None
         self._rate_limit = RateLimit()
 
     def notify_all(self) -> None:
         """Wake all calls that wait now."""
-        event, self._event = self._event, None
-        if event is not None:
-            event.set()
+        self._calls.notify_all()
 
     async def wait(self, deadline: float) -> bool:
         """Wait for the next `notify_all`. Return False at the deadline."""
-        if self._event is None:
-            self._event = anyio.Event()
-        return await wait_until(self._event, deadline)
+        return await self._calls.wait_notified(deadline)
 
     def check_all(self) -> None:
         """Have the fetcher and the position resolver check all partitions."""

@@ -23,6 +23,7 @@ __all__ = (
     "Future",
     "SingleWaiterFuture",
     "Timer",
+    "Waiters",
     "checkpoint",
     "copy_error",
     "in_slices",
@@ -104,13 +105,14 @@ async def wait_until(event: anyio.Event, deadline: float) -> bool:
     return event.is_set()
 
 
-class _Waiters:
-    """Base of what tasks can wait for; subclasses set `_event` and `_futures` to None."""
+class Waiters:
+    """The tasks that wait for the next `notify_all`."""
 
     __slots__ = ("_event", "_futures")
 
-    _event: anyio.Event | None
-    _futures: dict[asyncio.Future[bool], None] | None
+    def __init__(self) -> None:
+        self._event: anyio.Event | None = None
+        self._futures: dict[asyncio.Future[bool], None] | None = None
 
     def notify_all(self) -> None:
         """Wake all waiting tasks."""
@@ -171,7 +173,7 @@ def _on_deadline(future: asyncio.Future[bool], deadline: float) -> None:
         loop.call_at(deadline, _on_deadline, future, deadline)
 
 
-class AutoResetEvent(_Waiters):
+class AutoResetEvent(Waiters):
     """Wakes all waiting tasks; a `set` without waiting tasks is kept for the next `wait`."""
 
     __slots__ = ("_is_set",)
@@ -286,7 +288,7 @@ class Timer:
             self._set_timer(future, self.deadline)
 
 
-class Future(_Waiters, Generic[T]):
+class Future(Waiters, Generic[T]):
     """A result that is set once, for any number of waiting tasks on asyncio or trio.
 
     Creates no event until a task waits for a result that is not set. Subclasses with many instances

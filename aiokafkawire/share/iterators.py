@@ -38,6 +38,11 @@ class ShareRecordIterator:
             for record in self._cursor.ready:
                 self._poll_timer.last_poll = now
                 return record
+        return await self._open_cursor()
+
+    # Not in `__anext__`, whose calls would be slower: variables of a closure cost time.
+    async def _open_cursor(self) -> ShareRecord:
+        """Poll for the next record, and open a cursor for those after it."""
         session = self._consumer._running
         delivery = session.delivery
         receiving = Receiving.begin(session.hooks, session.runtime.clock)
