@@ -11,12 +11,12 @@ from benchmarks import scale, svg
 from benchmarks.report import (
     CLIENTS,
     Found,
+    aim_results,
     details,
     from_json,
     machine,
     median_measure,
     summary,
-    verdicts,
     versions,
 )
 from benchmarks.rows import Measure, Row
@@ -62,9 +62,9 @@ def drawn(rows: Sequence[tuple[Row, Found]]) -> str:
 
 def with_table(page: str) -> str:
     rows = from_json(json.loads((RESULTS / "table.json").read_text()))
-    judged = [f"- {verdict}" for row, found in rows for verdict in verdicts(row, found)]
+    outcomes = [f"- {outcome}" for row, found in rows for outcome in aim_results(row, found)]
     (DOCS / "performance.svg").write_text(drawn(rows))
-    page = replaced(page, "table", [*summary(rows), "", *judged])
+    page = replaced(page, "table", [*summary(rows), "", *outcomes])
     return replaced(page, "details", [versions(rows), "", machine(), "", *details(rows)])
 
 

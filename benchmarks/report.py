@@ -1,4 +1,4 @@
-"""Format results as tables, verdicts and JSON."""
+"""Format results as tables, results of aims, and JSON."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def median_measure(results: Iterable[Result], measure: Measure) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AimResult:
     """The result of an aim: the figure, and the ratio to another client in the same rounds."""
 
     aim: Aim
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The reached share of the aim, by figure and by ratio; 1 means reached."""
+        """The reached part of the aim, by figure and by ratio; 1 means reached."""
         found = {}
         if self.aim.figure is not None:
             found["figure"] = self.aim.part_of(self.value, self.aim.figure)
@@ -101,8 +101,8 @@ def progress(part: float) -> str:
     return "reached" if part >= 1 else f"{part:.2f} of it"
 
 
-def judge(aim: Aim, found: Found) -> Verdict | None:
-    """Return None if the side, or the client it is compared with, was not run."""
+def check_aim(aim: Aim, found: Found) -> AimResult | None:
+    """Return the result of an aim; None if one of the clients that it compares was not run."""
     ours, theirs = found.get(aim.of), found.get(aim.beside)
     if not ours or (aim.figure is None and not theirs):
         return None
@@ -112,11 +112,12 @@ def judge(aim: Aim, found: Found) -> Verdict | None:
             measure_value(one, aim.measure) / measure_value(other, aim.measure)
             for one, other in zip(ours, theirs, strict=True)
         )
-    return Verdict(aim, median_measure(ours, aim.measure), ratio)
+    return AimResult(aim, median_measure(ours, aim.measure), ratio)
 
 
-def verdicts(row: Row, found: Found) -> list[Verdict]:
-    return [one for aim in row.aims if (one := judge(aim, found)) is not None]
+def aim_results(row: Row, found: Found) -> list[AimResult]:
+    """Return the results of the aims of a row."""
+    return [one for aim in row.aims if (one := check_aim(aim, found)) is not None]
 
 
 def cell(row: Row, results: Sequence[Result]) -> str:
@@ -199,11 +200,11 @@ def versions(rows: Sequence[tuple[Row, Found]]) -> str:
 
 def report(rows: Sequence[tuple[Row, Found]], compression: str) -> tuple[list[str], int]:
     """Return the text and the number of missed aims."""
-    judged = [one for row, found in rows for one in verdicts(row, found)]
+    outcomes = [one for row, found in rows for one in aim_results(row, found)]
     lines = [settings(compression), versions(rows), machine(), ""]
     lines += [*summary(rows), "", *details(rows), ""]
-    lines += [f"- {verdict}" for verdict in judged]
-    return lines, sum(not verdict.reached for verdict in judged)
+    lines += [f"- {outcome}" for outcome in outcomes]
+    return lines, sum(not outcome.reached for outcome in outcomes)
 
 
 def machine() -> str:
@@ -229,13 +230,13 @@ def to_json(rows: Iterable[tuple[Row, Found]], compression: str) -> dict[str, An
             "sides": {name: [asdict(one) for one in results] for name, results in found.items()},
             "aims": [
                 {
-                    **asdict(verdict.aim),
-                    "found": verdict.value,
-                    "found_ratio": verdict.ratio,
-                    "parts": verdict.parts,
-                    "reached": verdict.reached,
+                    **asdict(outcome.aim),
+                    "found": outcome.value,
+                    "found_ratio": outcome.ratio,
+                    "parts": outcome.parts,
+                    "reached": outcome.reached,
                 }
-                for verdict in verdicts(row, found)
+                for outcome in aim_results(row, found)
             ],
         }
         for row, found in rows

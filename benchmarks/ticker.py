@@ -175,10 +175,10 @@ def report(name: str, measured: Measured) -> bool:
     own = max(gap.cpu_seconds for gap in gaps)
     late = sum(gap.seconds > LIMIT_S for gap in gaps)
     most = sorted(gap.seconds for gap in gaps)[len(gaps) * 99 // 100]
-    verdict = "reached" if largest <= LIMIT_S else "MISSED"
+    outcome = "reached" if largest <= LIMIT_S else "MISSED"
     print(
         f"| {name} | {size / seconds / MIB:,.0f} | {len(gaps):,} | {most * 1e3:.1f}"
-        f" | {largest * 1e3:.1f} | {own * 1e3:.1f} | {collecting * 1e3:.1f} | {late} | {verdict} |",
+        f" | {largest * 1e3:.1f} | {own * 1e3:.1f} | {collecting * 1e3:.1f} | {late} | {outcome} |",
         flush=True,
     )
     return largest <= LIMIT_S

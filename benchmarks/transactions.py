@@ -89,7 +89,7 @@ def rate(result: Result, action: str) -> float:
 
 def table(found: Found) -> list[str]:
     lines = ["| | transactions/s | CPU us/record |", "|---|---|---|"]
-    verdicts = []
+    outcomes = []
     for action, pairs in found.items():
         for client in (THEIRS, OURS):
             rates = spread([rate(one[client], action) for one in pairs], ",.1f")
@@ -98,12 +98,12 @@ def table(found: Found) -> list[str]:
         speeds = [one[OURS].per_second / one[THEIRS].per_second for one in pairs]
         costs = [one[OURS].cpu_us_per_message / one[THEIRS].cpu_us_per_message for one in pairs]
         reached = statistics.median(speeds) >= 1 and statistics.median(costs) < 1
-        verdicts.append(
+        outcomes.append(
             f"{action}: {spread(speeds, '.2f')} of {THEIRS}'s transactions a second,"
             f" {spread(costs, '.2f')} of its CPU a record; aim: no slower, less CPU:"
             f" {'reached' if reached else 'MISSED'}"
         )
-    return [*lines, "", *verdicts]
+    return [*lines, "", *outcomes]
 
 
 def main() -> int:

@@ -87,9 +87,9 @@ def table(curves: Sequence[Curve]) -> list[str]:
             )
             lines.append("|---" * (len(sizes) + 5) + "|")
         costs = " | ".join(f"{cost:,.3g}" for _, cost in curve.points)
-        verdict = "" if curve.bounded else "GROWS FASTER"
+        outcome = "" if curve.bounded else "GROWS FASTER"
         lines.append(
             f"| {curve.name}, {curve.unit} | {costs} | {curve.exponent:.2f} | {curve.last:.2f} |"
-            f" {curve.limit:.2f} | {verdict} |"
+            f" {curve.limit:.2f} | {outcome} |"
         )
     return lines

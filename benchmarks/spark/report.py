@@ -1,4 +1,4 @@
-"""Format results as a table and verdicts."""
+"""Format results as a table and the results of aims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Result, spread
-from benchmarks.report import Found, machine, measure_value, verdicts
+from benchmarks.report import Found, aim_results, machine, measure_value
 from benchmarks.rows import OURS, Row
 from benchmarks.spark.rows import ROWS, THEIRS
 
@@ -70,10 +70,10 @@ def about(rows: Sequence[tuple[Row, Found]]) -> str:
 
 def report(rows: Sequence[tuple[Row, Found]]) -> tuple[list[str], int]:
     """Return the text and the number of missed aims."""
-    judged = [(row, one) for row, found in rows for one in verdicts(row, found)]
+    outcomes = [(row, one) for row, found in rows for one in aim_results(row, found)]
     lines = [f"{about(rows)}. {machine()}", "", *table(rows), ""]
-    lines += [f"- {row.title}: {verdict}" for row, verdict in judged]
-    return lines, sum(not verdict.reached for _, verdict in judged)
+    lines += [f"- {row.title}: {outcome}" for row, outcome in outcomes]
+    return lines, sum(not outcome.reached for _, outcome in outcomes)
 
 
 def load(path: Path) -> list[tuple[Row, Found]]:

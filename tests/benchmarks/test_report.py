@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.bench import Result
-from benchmarks.report import from_json, judge, report, to_json, verdicts
+from benchmarks.report import aim_results, check_aim, from_json, report, to_json
 from benchmarks.rows import OURS, ROWS, Aim
 
 
@@ -21,39 +21,39 @@ CPU = Aim("ours", "cpu", 2.0, "theirs", 0.5)
 def test_an_aim_is_judged_by_its_figure_and_by_its_ratio(
     ours: float, theirs: float, figure: float, ratio: float
 ) -> None:
-    verdict = judge(CPU, {"ours": [result(ours)], "theirs": [result(theirs)]})
-    assert verdict is not None
-    assert verdict.parts == pytest.approx({"figure": figure, "ratio": ratio})
-    assert verdict.reached == (max(figure, ratio) >= 1)
-    assert ("MISSED" in str(verdict)) == (max(figure, ratio) < 1)
+    outcome = check_aim(CPU, {"ours": [result(ours)], "theirs": [result(theirs)]})
+    assert outcome is not None
+    assert outcome.parts == pytest.approx({"figure": figure, "ratio": ratio})
+    assert outcome.reached == (max(figure, ratio) >= 1)
+    assert ("MISSED" in str(outcome)) == (max(figure, ratio) < 1)
 
 
 def test_ratios_are_those_of_one_round() -> None:
     found = {"ours": [result(1.0), result(9.0)], "theirs": [result(2.0), result(18.0)]}
-    verdict = judge(CPU, found)
-    assert verdict is not None
-    assert verdict.ratio == 0.5
+    outcome = check_aim(CPU, found)
+    assert outcome is not None
+    assert outcome.ratio == 0.5
 
 
 def test_the_figure_decides_without_another_client() -> None:
-    verdict = judge(CPU, {"ours": [result(1.9)]})
-    assert verdict is not None
-    assert verdict.ratio is None
-    assert verdict.reached
+    outcome = check_aim(CPU, {"ours": [result(1.9)]})
+    assert outcome is not None
+    assert outcome.ratio is None
+    assert outcome.reached
 
 
 def test_a_rate_must_reach_its_aim() -> None:
     aim = Aim("ours", "rate", beside="theirs", ratio=1.1)
-    slow = judge(aim, {"ours": [result(1, 100)], "theirs": [result(1, 100)]})
-    quick = judge(aim, {"ours": [result(1, 111)], "theirs": [result(1, 100)]})
+    slow = check_aim(aim, {"ours": [result(1, 100)], "theirs": [result(1, 100)]})
+    quick = check_aim(aim, {"ours": [result(1, 111)], "theirs": [result(1, 100)]})
     assert slow is not None
     assert quick is not None
     assert (slow.reached, quick.reached) == (False, True)
 
 
 def test_a_side_that_was_not_run_is_not_judged() -> None:
-    assert judge(CPU, {"theirs": [result(1)]}) is None
-    assert judge(Aim("ours", "rate", beside="theirs", ratio=1.1), {"ours": [result(1)]}) is None
+    assert check_aim(CPU, {"theirs": [result(1)]}) is None
+    assert check_aim(Aim("ours", "rate", beside="theirs", ratio=1.1), {"ours": [result(1)]}) is None
 
 
 def test_every_aim_names_sides_of_its_row() -> None:
@@ -81,4 +81,4 @@ def test_results_survive_json() -> None:
     rows = [(row, {row.actors[0].name: [result(0.2, 2e6), result(0.3, 1e6)]})]
     kept = to_json(rows, "none")
     assert from_json(kept) == rows
-    assert len(kept["arrow"]["aims"]) == len(verdicts(*rows[0])) == len(row.aims)
+    assert len(kept["arrow"]["aims"]) == len(aim_results(*rows[0])) == len(row.aims)

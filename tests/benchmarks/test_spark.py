@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.bench import Result
-from benchmarks.report import to_json, verdicts
+from benchmarks.report import aim_results, to_json
 from benchmarks.rows import OURS
 from benchmarks.scaling.curve import Curve
 from benchmarks.spark import scale
@@ -39,7 +39,7 @@ def test_a_rate_must_be_high_and_a_latency_low(tmp_path):
     batch = {OURS: [result(130), result(390)], THEIRS: [result(100), result(300)]}
     trickle = {OURS: [result(1, 300)], THEIRS: [result(1, 200)]}
     rows = [(ROWS["batch"], batch), (ROWS["trickle"], trickle)]
-    assert [one.reached for row, found in rows for one in verdicts(row, found)] == [True, False]
+    assert [one.reached for row, found in rows for one in aim_results(row, found)] == [True, False]
     lines, missed = report(rows)
     assert missed == 1
     assert "MISSED" in lines[-1]
