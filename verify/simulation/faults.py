@@ -76,13 +76,13 @@ def _seconds(rng: random.Random, low: float, high: float) -> float:
 # --- nodes ---
 
 
-def _a_node(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_node(rng: random.Random, scene: Scene) -> Arguments:
     return {"node": rng.randint(1, scene.nodes), "for_s": _seconds(rng, 0.1, 3)}
 
 
-def _a_node_that_hangs(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_node_that_hangs(rng: random.Random, scene: Scene) -> Arguments:
     """Pause a node; sometimes for so long that the others take over its partitions."""
-    arguments = _a_node(rng, scene)
+    arguments = _draw_node(rng, scene)
     return arguments | {"for_s": _seconds(rng, 9, 15)} if rng.random() < 0.1 else arguments
 
 
@@ -121,7 +121,7 @@ async def _kill_losing(harness: Harness, node: int, for_s: float) -> None:
     harness.losing = False
 
 
-def _a_coordinator(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_coordinator(rng: random.Random, scene: Scene) -> Arguments:
     key = rng.choice([*scene.groups, *scene.transactional_ids])
     return {"key": key, "node": rng.randint(1, scene.nodes)}
 
@@ -135,7 +135,7 @@ def _is_coordinated(scene: Scene) -> bool:
     return bool(scene.groups or scene.transactional_ids)
 
 
-def _a_partition(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_partition(rng: random.Random, scene: Scene) -> Arguments:
     topic = rng.choice(list(scene.topics))
     partition = rng.randrange(scene.topics[topic])
     return {"topic": topic, "partition": partition, "node": rng.randint(1, scene.nodes)}
@@ -151,12 +151,12 @@ async def _move_leader(harness: Harness, topic: str, partition: int, node: int) 
 # --- the network ---
 
 
-def _a_host(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_host(rng: random.Random, scene: Scene) -> Arguments:
     return {"host": rng.choice(list(scene.hosts))}
 
 
-def _a_host_for(rng: random.Random, scene: Scene) -> Arguments:
-    return _a_host(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
+def _draw_host_for(rng: random.Random, scene: Scene) -> Arguments:
+    return _draw_host(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
 
 
 async def _sever(harness: Harness, host: str, for_s: float) -> None:
@@ -175,14 +175,14 @@ async def _reset(harness: Harness, host: str) -> None:
     harness.world.network.reset(host, BROKER_HOST)
 
 
-def _a_pair(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_pair(rng: random.Random, scene: Scene) -> Arguments:
     """Draw a client's host, a node, and the direction."""
     node = rng.randint(1, scene.nodes)
-    return _a_host(rng, scene) | {"node": node, "from_client": rng.random() < 0.5}
+    return _draw_host(rng, scene) | {"node": node, "from_client": rng.random() < 0.5}
 
 
-def _a_pair_for(rng: random.Random, scene: Scene) -> Arguments:
-    return _a_pair(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
+def _draw_pair_for(rng: random.Random, scene: Scene) -> Arguments:
+    return _draw_pair(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
 
 
 def _ends(harness: Harness, host: str, node: int, from_client: bool) -> tuple[str, str]:
@@ -199,16 +199,16 @@ async def _sever_node(
     harness.world.network.heal(*ends)
 
 
-def _a_cut(rng: random.Random, scene: Scene) -> Arguments:
-    return _a_pair_for(rng, scene) | {"one_way": rng.random() < 0.6}
+def _draw_cut(rng: random.Random, scene: Scene) -> Arguments:
+    return _draw_pair_for(rng, scene) | {"one_way": rng.random() < 0.6}
 
 
 async def _reset_mid_write(harness: Harness, host: str, node: int, from_client: bool) -> None:
     harness.world.network.reset_mid_write(*_ends(harness, host, node, from_client))
 
 
-def _a_loss(rng: random.Random, scene: Scene) -> Arguments:
-    return _a_pair(rng, scene) | {"silent": rng.random() < 0.5}
+def _draw_loss(rng: random.Random, scene: Scene) -> Arguments:
+    return _draw_pair(rng, scene) | {"silent": rng.random() < 0.5}
 
 
 async def _half_open(
@@ -232,7 +232,7 @@ async def _hang_connects(harness: Harness, node: int, for_s: float) -> None:
     harness.world.network.allow_connects(end)
 
 
-def _a_slow_link(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_slow_link(rng: random.Random, scene: Scene) -> Arguments:
     way = rng.choice(
         [
             {"min_delay_s": 0.2, "max_delay_s": 1.0},
@@ -241,7 +241,7 @@ def _a_slow_link(rng: random.Random, scene: Scene) -> Arguments:
             {"single_bytes": 0.5},
         ]
     )
-    return _a_host_for(rng, scene) | {"way": way}
+    return _draw_host_for(rng, scene) | {"way": way}
 
 
 async def _slow_link(harness: Harness, host: str, for_s: float, way: Arguments) -> None:
@@ -313,19 +313,19 @@ def _apis(scene: Scene) -> list[ApiKey]:
     return list(dict.fromkeys((*OF_ALL, *OF_PRODUCERS, *groups, *transactions)))
 
 
-def _a_request(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_request(rng: random.Random, scene: Scene) -> Arguments:
     return {"api": rng.choice(_apis(scene)).name, "times": rng.randint(1, 3)}
 
 
-def _a_lost_request(rng: random.Random, scene: Scene) -> Arguments:
-    return _a_request(rng, scene) | {"carried_out": rng.random() < 0.6}
+def _draw_lost_request(rng: random.Random, scene: Scene) -> Arguments:
+    return _draw_request(rng, scene) | {"carried_out": rng.random() < 0.6}
 
 
-def _a_late_request(rng: random.Random, scene: Scene) -> Arguments:
-    return _a_request(rng, scene) | {"by_s": _seconds(rng, 0.05, 4)}
+def _draw_late_request(rng: random.Random, scene: Scene) -> Arguments:
+    return _draw_request(rng, scene) | {"by_s": _seconds(rng, 0.05, 4)}
 
 
-def _a_refused_request(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_refused_request(rng: random.Random, scene: Scene) -> Arguments:
     api = rng.choice([api for api in _apis(scene) if api in REFUSALS])
     return {"api": api.name, "times": rng.randint(1, 4), "code": rng.choice(REFUSALS[api]).name}
 
@@ -334,7 +334,7 @@ async def _close_request(harness: Harness, api: str, times: int, carried_out: bo
     harness.broker.on(ApiKey[api], Close(carried_out=carried_out), times=times)
 
 
-def _an_outage(rng: random.Random, scene: Scene) -> Arguments:
+def _draw_outage(rng: random.Random, scene: Scene) -> Arguments:
     api = rng.choice([ApiKey.PRODUCE, rng.choice(_apis(scene))])
     return {"api": api.name, "for_s": _seconds(rng, 0.5, 12)}
 
@@ -370,30 +370,30 @@ async def _refuse_request(harness: Harness, api: str, times: int, code: str) -> 
 
 
 FAULTS: Mapping[str, Fault] = {
-    "kill": Fault(_a_node, _kill),
+    "kill": Fault(_draw_node, _kill),
     "kill, losing what is not on disk": Fault(
-        _a_node,
+        _draw_node,
         _kill_losing,
         weight=40,
         applies=lambda scene: scene.replicated,
     ),
-    "shut down": Fault(_a_node, _shut_down, weight=4),
-    "hang": Fault(_a_node_that_hangs, _hang),
-    "move leader": Fault(_a_partition, _move_leader),
-    "move coordinator": Fault(_a_coordinator, _move_coordinator, applies=_is_coordinated),
-    "sever": Fault(_a_host_for, _sever, weight=5),
-    "sever from a node": Fault(_a_cut, _sever_node),
-    "lose power": Fault(_a_host_for, _lose_power, weight=0),
-    "reset": Fault(_a_host, _reset),
-    "reset in a write": Fault(_a_pair, _reset_mid_write),
-    "half open": Fault(_a_loss, _half_open),
-    "refuse connects": Fault(_a_node, _refuse_connects, weight=5),
-    "hang connects": Fault(_a_node, _hang_connects, weight=5),
-    "slow link": Fault(_a_slow_link, _slow_link, weight=5),
-    "close instead of an answer": Fault(_a_lost_request, _close_request),
-    "away after an answer": Fault(_an_outage, _away_after_an_answer, weight=15),
-    "no answer": Fault(_a_lost_request, _drop_request, weight=5),
-    "late answer": Fault(_a_late_request, _delay_request, weight=5),
-    "refusal": Fault(_a_refused_request, _refuse_request),
+    "shut down": Fault(_draw_node, _shut_down, weight=4),
+    "hang": Fault(_draw_node_that_hangs, _hang),
+    "move leader": Fault(_draw_partition, _move_leader),
+    "move coordinator": Fault(_draw_coordinator, _move_coordinator, applies=_is_coordinated),
+    "sever": Fault(_draw_host_for, _sever, weight=5),
+    "sever from a node": Fault(_draw_cut, _sever_node),
+    "lose power": Fault(_draw_host_for, _lose_power, weight=0),
+    "reset": Fault(_draw_host, _reset),
+    "reset in a write": Fault(_draw_pair, _reset_mid_write),
+    "half open": Fault(_draw_loss, _half_open),
+    "refuse connects": Fault(_draw_node, _refuse_connects, weight=5),
+    "hang connects": Fault(_draw_node, _hang_connects, weight=5),
+    "slow link": Fault(_draw_slow_link, _slow_link, weight=5),
+    "close instead of an answer": Fault(_draw_lost_request, _close_request),
+    "away after an answer": Fault(_draw_outage, _away_after_an_answer, weight=15),
+    "no answer": Fault(_draw_lost_request, _drop_request, weight=5),
+    "late answer": Fault(_draw_late_request, _delay_request, weight=5),
+    "refusal": Fault(_draw_refused_request, _refuse_request),
 }
 """All faults by name."""

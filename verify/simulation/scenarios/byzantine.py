@@ -28,9 +28,9 @@ from verify.simulation.scenarios.group_workers import (
     MEMBER,
     GroupWorkers,
     WorkerLife,
-    a_producer,
     draw_worker_steps,
     host_of,
+    make_producer,
 )
 
 __all__ = ("CALLS", "GROUP", "SCENARIO", "TOPIC")
@@ -136,7 +136,7 @@ async def send(harness: Harness, client: PlannedClient, asked: deque[str]) -> No
     while left:
         incarnation += 1
         name = f"{client.name}.{incarnation}"
-        producer = a_producer(harness, name, client.host, **{**SENDS, **client.arguments})
+        producer = make_producer(harness, name, client.host, **{**SENDS, **client.arguments})
         try:
             async with producer as sender:
                 while left:

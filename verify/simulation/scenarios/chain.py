@@ -24,9 +24,9 @@ from verify.simulation.scenario import Scenario
 from verify.simulation.scenarios.group_workers import (
     GroupWorkers,
     WorkerLife,
-    a_producer,
     draw_worker_steps,
     host_of,
+    make_producer,
 )
 
 TOPICS = ("orders", "priced", "packed", "sent")
@@ -89,7 +89,7 @@ async def run(harness: Harness) -> None:
 
 
 async def send(harness: Harness, client: PlannedClient) -> None:
-    async with a_producer(harness, client.name, client.host) as sender:
+    async with make_producer(harness, client.name, client.host) as sender:
         left = harness.plan.records
         at_once = min(AT_ONCE, left // CALLS + 1)
         while left > 0:

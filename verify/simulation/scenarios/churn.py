@@ -72,14 +72,14 @@ def draw(rng: random.Random) -> Plan:
     count = rng.choices((rng.randint(2, 5), rng.randint(6, MOST_WORKERS)), (12, 1))[0]
     topics = {f"orders{n}": rng.randint(1, 4 + count // 4) for n in range(rng.choice((1, 1, 2, 3)))}
     mix = rng.choice(list(MIXES))
-    workers = tuple(_a_worker(rng, number, list(topics)) for number in range(count))
+    workers = tuple(_draw_worker(rng, number, list(topics)) for number in range(count))
     sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.08})
     hosts = [client.host for client in (sender, *workers)]
     scene = Scene(3, hosts, topics, groups=(GROUP,))
     worker_steps = draw_worker_steps(rng, workers, rng.randint(1, 4 + count), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 4), from_s=0.1, to_s=TO_S)
     answers = _bad_answers(rng)
-    upgrade = _an_upgrade(rng, workers) if mix == "upgrade" else ()
+    upgrade = _draw_upgrade(rng, workers) if mix == "upgrade" else ()
     plan = Plan(
         broker={
             "nodes": 3,
@@ -102,7 +102,7 @@ def draw(rng: random.Random) -> Plan:
     return _missing(rng, plan) if rng.random() < MISSED else plan
 
 
-def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> PlannedClient:
+def _draw_worker(rng: random.Random, number: int, topics: Sequence[str]) -> PlannedClient:
     some = topics if number == 0 else rng.sample(topics, rng.randint(1, len(topics)))
     arguments = {
         "topics": sorted(some),
@@ -149,7 +149,7 @@ def _missing(rng: random.Random, plan: Plan) -> Plan:
     late = {**first.arguments, **PATIENT, "comes_at_s": 2.0, "topics": sorted(plan.topics)}
     while len(others) < 2:
         number = len(others) + 1
-        others.append(_a_worker(rng, number, list(plan.topics)))
+        others.append(_draw_worker(rng, number, list(plan.topics)))
     leaves = {"static": False, "comes_at_s": 0.0, "topics": sorted(plan.topics)}
     others = [replace(each, arguments={**each.arguments, **leaves}) for each in others[:4]]
     miss = {"worker": first.name, "other": others[0].name, "for_s": round(rng.uniform(6.2, 8), 3)}
@@ -166,7 +166,7 @@ def _missing(rng: random.Random, plan: Plan) -> Plan:
     )
 
 
-def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
+def _draw_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
     """Restart each worker twice, one after the other."""
     gap_s = TO_S / (2 * len(workers))
     names = [worker.name for worker in workers] * 2

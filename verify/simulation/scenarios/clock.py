@@ -44,7 +44,7 @@ def draw(rng: random.Random) -> Plan:
     sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.1})
     hosts = [client.host for client in (sender, *workers)]
     scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP,))
-    jumps = [_a_jump(rng, hosts) for _ in range(rng.randint(1, 6))]
+    jumps = [_draw_jump(rng, hosts) for _ in range(rng.randint(1, 6))]
     faults = draw_steps(rng, scene, count=rng.randint(0, 2), from_s=0.1, to_s=TO_S)
     return Plan(
         broker={"nodes": 3, "group_min_session_timeout_ms": 100},
@@ -56,7 +56,7 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-def _a_jump(rng: random.Random, hosts: list[str]) -> Step:
+def _draw_jump(rng: random.Random, hosts: list[str]) -> Step:
     by_s = rng.choice((-1, 1)) * rng.choice((0.5, 5.0, MINUTE_S, HOUR_S / 2, HOUR_S, DAY_S))
     host = rng.choice((None, BROKER_HOST, *hosts))
     return Step(round(rng.uniform(0.1, TO_S), 3), "jump", {"host": host, "by_s": by_s})

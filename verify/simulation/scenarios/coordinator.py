@@ -21,9 +21,9 @@ from verify.simulation.scenarios.group_workers import (
     CommitOnRevoke,
     GroupWorkers,
     WorkerLife,
-    a_consumer,
     draw_worker_steps,
     host_of,
+    make_consumer,
     send_steadily,
 )
 
@@ -71,7 +71,7 @@ def draw(rng: random.Random) -> Plan:
     clients = (sender, *workers, *clerks)
     hosts = [client.host for client in clients]
     scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP, LEDGER))
-    moves = [_a_move(rng) for _ in range(rng.randint(1, 8))]
+    moves = [_draw_move(rng) for _ in range(rng.randint(1, 8))]
     faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
     worker_steps = draw_worker_steps(rng, workers, rng.randint(0, 3), TO_S)
     return Plan(
@@ -89,7 +89,7 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-def _a_move(rng: random.Random) -> Step:
+def _draw_move(rng: random.Random) -> Step:
     at_s = round(rng.uniform(0.1, TO_S), 3)
     kind = rng.choices(("move at", "lose", "load"), (4, 2, 1))[0]
     if kind == "move at":
@@ -180,7 +180,7 @@ async def keep(harness: Harness, client: PlannedClient) -> None:
         "default_api_timeout_ms": in_time_ms(harness.plan),
         "metadata_max_age_ms": 300_000,
     }
-    clerk = a_consumer(harness, client.name, client.host, **options)
+    clerk = make_consumer(harness, client.name, client.host, **options)
     clerk.assign([(TOPIC, number) for number in range(harness.plan.topics[TOPIC])])
     done: dict[TopicPartition, int] = {}
     async with clerk:

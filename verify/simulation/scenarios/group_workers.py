@@ -39,10 +39,10 @@ __all__ = (
     "READS",
     "GroupWorkers",
     "WorkerLife",
-    "a_consumer",
-    "a_producer",
     "draw_worker_steps",
     "host_of",
+    "make_consumer",
+    "make_producer",
     "send_steadily",
 )
 
@@ -86,7 +86,7 @@ next coordinator only knows its earlier life.
 """
 
 
-def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
+def make_consumer(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
     """Create a recorded consumer at a host."""
     consumer = with_runtime(
         Consumer(*topics, **harness.client_options, client_id=name, **{**MEMBER, **options}),
@@ -95,7 +95,7 @@ def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: 
     return harness.recorder.consumer(consumer, name)
 
 
-def a_producer(harness: Harness, name: str, host: str, **options: Any) -> Any:
+def make_producer(harness: Harness, name: str, host: str, **options: Any) -> Any:
     """Create a recorded producer at a host."""
     producer = with_runtime(
         Producer(**harness.client_options, client_id=name, **{**CLIENT, **options}),
@@ -126,13 +126,13 @@ class WorkerLife:
     def consumer(self, *topics: str, **options: Any) -> Any:
         """Create a consumer recorded with the name of this life."""
         self.clients.append(self.name)
-        return a_consumer(self.harness, self.name, self.client.host, *topics, **options)
+        return make_consumer(self.harness, self.name, self.client.host, *topics, **options)
 
     def producer(self, **options: Any) -> Any:
         """Create a producer recorded with the name of this life."""
         name = f"{self.name}.out"
         self.clients.append(name)
-        return a_producer(self.harness, name, self.client.host, **options)
+        return make_producer(self.harness, name, self.client.host, **options)
 
     def stall(self, for_s: float) -> None:
         """Make the next piece of work take this much longer."""
@@ -413,7 +413,7 @@ async def send_steadily(harness: Harness, client: PlannedClient, **options: Any)
     rng = harness.rng(client.name)
     topics = list(harness.plan.topics)
     pause_s = client.arguments.get("pause_s", 0.1)
-    async with a_producer(harness, client.name, client.host, **options) as sender:
+    async with make_producer(harness, client.name, client.host, **options) as sender:
         deliveries = []
         at_once = 0
         for number in range(harness.plan.records):

@@ -19,7 +19,7 @@ from verify.invariants.checker import Guarantees
 from verify.simulation.harness import Harness
 from verify.simulation.plan import Plan, PlannedClient, Step
 from verify.simulation.scenario import Scenario
-from verify.simulation.scenarios.group_workers import a_consumer, a_producer, host_of
+from verify.simulation.scenarios.group_workers import host_of, make_consumer, make_producer
 
 TOPIC, GROUP = "orders", "billing"
 HOUR_S, POLL_S = 3_600.0, 240.0
@@ -126,7 +126,7 @@ async def run(harness: Harness) -> None:
 async def send(harness: Harness, client: PlannedClient, day_s: float) -> None:
     """Send a record now and then, spread over the day."""
     options = {name: AS_IT_COMES[name] for name in ("request_timeout_ms", "metadata_max_age_ms")}
-    async with a_producer(harness, client.name, client.host, **options) as sender:
+    async with make_producer(harness, client.name, client.host, **options) as sender:
         for _ in range(harness.plan.records):
             try:
                 await sender.send_and_wait(TOPIC, sender.value())
@@ -140,7 +140,7 @@ async def read(harness: Harness, client: PlannedClient, options: Mapping[str, An
     if client.kind == "works":
         mine["group_id"] = GROUP
         mine["partition_assignment_strategy"] = [client.arguments["strategy"]]
-    async with a_consumer(harness, client.name, client.host, TOPIC, **mine) as worker:
+    async with make_consumer(harness, client.name, client.host, TOPIC, **mine) as worker:
         while True:
             await worker.getmany(timeout_ms=POLL_S * 1_000)
 

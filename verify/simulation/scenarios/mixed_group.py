@@ -71,7 +71,7 @@ def draw(rng: random.Random) -> Plan:
     kind = rng.choices(list(RUNS), (6, 3, 3, 2, 2, 1))[0]
     topics = {f"orders{n}": rng.randint(1, 4) for n in range(rng.choice((1, 2, 2, 3)))}
     workers = tuple(
-        _a_worker(rng, number, kind, list(topics)) for number in range(rng.randint(2, 5))
+        _draw_worker(rng, number, kind, list(topics)) for number in range(rng.randint(2, 5))
     )
     sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.2})
     scene = Scene(3, [each.host for each in (sender, *workers)], topics, groups=(GROUP,))
@@ -106,7 +106,9 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-def _a_worker(rng: random.Random, number: int, kind: str, topics: Sequence[str]) -> PlannedClient:
+def _draw_worker(
+    rng: random.Random, number: int, kind: str, topics: Sequence[str]
+) -> PlannedClient:
     some = topics if number == 0 else rng.sample(topics, rng.randint(1, len(topics)))
     arguments = {
         "topics": sorted(some),

@@ -34,7 +34,7 @@ from verify.simulation.scenarios.corners.corner_case import (
     committed_offsets,
     fill,
 )
-from verify.simulation.scenarios.group_workers import a_consumer
+from verify.simulation.scenarios.group_workers import make_consumer
 from verify.simulation.shared_draws import draw_network
 
 __all__ = ("CORNERS", "SCENARIO")
@@ -63,9 +63,9 @@ BROKER = {
 }
 
 
-def a_member(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
+def make_member(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
     """Create a recorded member of the consumer protocol."""
-    return a_consumer(harness, name, host, *topics, **{**MEMBER, **options})
+    return make_consumer(harness, name, host, *topics, **{**MEMBER, **options})
 
 
 async def take(reader: Any, count: int) -> dict[TopicPartition, int]:
@@ -122,7 +122,7 @@ def draw_late(rng: random.Random) -> dict[str, Any]:
 async def rejoin_before_late_responses(harness: Harness) -> None:
     """A member unsubscribes and subscribes again while a heartbeat is in flight (KAFKA-19335)."""
     await fill(harness, 3)
-    async with a_member(harness, "reader", HOST, TOPIC) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC) as reader:
         await take(reader, 3)
         harness.broker.on(HEARTBEAT, Delay(harness.plan.options["by_s"]), times=1)
         await anyio.sleep(1.5 * INTERVAL_S)
@@ -135,7 +135,7 @@ async def rejoin_before_late_responses(harness: Harness) -> None:
 async def close_while_joining(harness: Harness) -> None:
     """A member is closed before the response to its first heartbeat (KAFKA-17116)."""
     harness.broker.on(HEARTBEAT, Delay(harness.plan.options["by_s"]), times=1)
-    async with a_member(harness, "reader", HOST, TOPIC):
+    async with make_member(harness, "reader", HOST, TOPIC):
         await anyio.sleep(0.3)
     # Its session would last longer.
     await anyio.sleep(harness.plan.options["by_s"])
@@ -147,7 +147,7 @@ async def close_while_joining(harness: Harness) -> None:
 async def close_without_coordinator(harness: Harness) -> None:
     """A member is closed with a commit in flight while no node responds (KAFKA-19357)."""
     await fill(harness, 3)
-    reader = a_member(harness, "reader", HOST, TOPIC, close_timeout_ms=1_000)
+    reader = make_member(harness, "reader", HOST, TOPIC, close_timeout_ms=1_000)
     async with reader, anyio.create_task_group() as tasks:
         await take(reader, 3)
         harness.recorder.fault("no node responds")
@@ -170,7 +170,7 @@ async def unsubscribe_without_permission(harness: Harness) -> None:
     """The coordinator refuses the heartbeat with which a member leaves (KAFKA-19300): the member
     can subscribe again."""
     await fill(harness, 3)
-    async with a_member(harness, "reader", HOST, TOPIC) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC) as reader:
         await take(reader, 3)
         harness.broker.on(HEARTBEAT, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED), times=1)
         reader.unsubscribe()
@@ -186,9 +186,9 @@ async def assignment_after_unsubscribing(harness: Harness) -> None:
     """A member gets more partitions while its revocation runs, because it unsubscribed
     (KAFKA-20428)."""
     listener = SlowListener(harness, 1.5)
-    async with a_member(harness, "reader", HOST) as reader:
+    async with make_member(harness, "reader", HOST) as reader:
         listener.reader = reader
-        async with a_member(harness, "other", OTHER_HOST, TOPIC) as other:
+        async with make_member(harness, "other", OTHER_HOST, TOPIC) as other:
             reader.subscribe([TOPIC], listener=listener)
             with anyio.move_on_after(3):
                 while True:
@@ -209,14 +209,14 @@ async def stale_epoch_in_offset_fetch(harness: Harness) -> None:
     """OffsetFetch fails with STALE_MEMBER_EPOCH: the member reads from the committed offset, not
     from the reset policy, and does not send the request at once again (KAFKA-20765)."""
     await fill(harness, 6)
-    async with a_consumer(harness, "first", HOST, group_id=GROUP) as first:
+    async with make_consumer(harness, "first", HOST, group_id=GROUP) as first:
         first.assign(P0)
         await first.commit({P0: 2})
     requests = RequestLog(harness, ApiKey.OFFSET_FETCH, "reader")
     error = Answer(ErrorCode.STALE_MEMBER_EPOCH)
     stale = harness.broker.on(ApiKey.OFFSET_FETCH, error)
     options = {"auto_offset_reset": "latest"}
-    async with a_member(harness, "reader", OTHER_HOST, TOPIC, **options) as reader:
+    async with make_member(harness, "reader", OTHER_HOST, TOPIC, **options) as reader:
         with anyio.move_on_after(8) as scope:
             await poll_for(reader, harness.plan.options["by_s"])
             stale.remove()
@@ -233,7 +233,7 @@ async def stale_epoch_in_offset_fetch(harness: Harness) -> None:
 async def stale_epoch_in_commit(harness: Harness) -> None:
     """OffsetCommit fails with STALE_MEMBER_EPOCH: it is sent again with the next epoch."""
     await fill(harness, 3)
-    async with a_member(harness, "reader", HOST, TOPIC) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC) as reader:
         await take(reader, 3)
         error = Answer(ErrorCode.STALE_MEMBER_EPOCH)
         harness.broker.on(ApiKey.OFFSET_COMMIT, error, times=harness.plan.options["times"])
@@ -257,8 +257,8 @@ async def epoch_changes_while_leaving(harness: Harness) -> None:
         return Delay(1.2)
 
     async with (
-        a_member(harness, "other", OTHER_HOST, OTHER) as other,
-        a_member(harness, "reader", HOST) as reader,
+        make_member(harness, "other", OTHER_HOST, OTHER) as other,
+        make_member(harness, "reader", HOST) as reader,
     ):
         listener.reader = reader
         reader.subscribe([TOPIC], listener=listener)
@@ -293,7 +293,7 @@ async def fenced_during_revocation(harness: Harness) -> None:
             pass
 
     listener = Fenced()
-    async with a_member(harness, "reader", HOST) as reader:
+    async with make_member(harness, "reader", HOST) as reader:
         reader.subscribe([TOPIC, OTHER], listener=listener)
         await harness.until(lambda: bool(reader.assignment()), "an assignment")
         reader.subscribe([OTHER], listener=listener)
@@ -310,7 +310,7 @@ async def fetch_of_offsets_without_subscription(harness: Harness) -> None:
     """A member unsubscribes while OffsetFetch is in flight, and asks for offsets of topics whose
     ids it does not know (KAFKA-20040)."""
     await fill(harness, 3)
-    async with a_member(harness, "reader", HOST, TOPIC) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC) as reader:
         harness.broker.on(ApiKey.OFFSET_FETCH, Delay(harness.plan.options["by_s"]), times=1)
         await poll_for(reader, 0.3)
         reader.unsubscribe()
@@ -328,7 +328,7 @@ async def smaller_subscription(harness: Harness) -> None:
     """A subscription shrinks, and the coordinator is late: no record of the other topic is given
     (KAFKA-19356)."""
     await fill(harness, 3)
-    async with a_member(harness, "reader", HOST, TOPIC, OTHER) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC, OTHER) as reader:
         await take(reader, 3)
         late = harness.broker.on(HEARTBEAT, Delay(harness.plan.options["by_s"]))
         reader.subscribe([OTHER])
@@ -346,7 +346,7 @@ async def positions_during_revocation(harness: Harness) -> None:
     (KAFKA-19781)."""
     await fill(harness, 3)
     listener = SlowListener(harness, 0.2)
-    async with a_member(harness, "reader", HOST) as reader:
+    async with make_member(harness, "reader", HOST) as reader:
         listener.reader = reader
         reader.subscribe([TOPIC, OTHER], listener=listener)
         await take(reader, 3)
@@ -357,7 +357,7 @@ async def positions_during_revocation(harness: Harness) -> None:
 async def commit_after_revocation(harness: Harness) -> None:
     """A commit is refused until its partition is revoked: it is not sent again afterwards."""
     await fill(harness, 3)
-    async with a_member(harness, "reader", HOST, TOPIC, OTHER) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC, OTHER) as reader:
         await take(reader, 3)
         harness.recorder.fault("the coordinator loads")
         error = Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -386,7 +386,7 @@ async def lag_after_failed_lookup(harness: Harness) -> None:
     await fill(harness, 3)
     error = Answer(ErrorCode.LEADER_NOT_AVAILABLE)
     harness.broker.on(ApiKey.LIST_OFFSETS, error, times=harness.plan.options["times"])
-    async with a_member(harness, "reader", HOST, TOPIC) as reader:
+    async with make_member(harness, "reader", HOST, TOPIC) as reader:
         await harness.until(lambda: bool(reader.assignment()), "an assignment")
         with anyio.move_on_after(6) as scope:
             await take(reader, 3)
@@ -404,7 +404,7 @@ async def callback_that_is_cancelled(harness: Harness) -> None:
             await anyio.sleep_forever()
 
     options = {"rebalance_callback_timeout_ms": 1_000}
-    async with a_member(harness, "reader", HOST, **options) as reader:
+    async with make_member(harness, "reader", HOST, **options) as reader:
         reader.subscribe([TOPIC], listener=Stuck())
         with anyio.move_on_after(8) as scope:
             await take(reader, 3)

@@ -21,7 +21,7 @@ from verify.simulation.faults import Scene, draw_steps
 from verify.simulation.harness import Harness
 from verify.simulation.plan import Plan, PlannedClient, Step
 from verify.simulation.scenario import Scenario
-from verify.simulation.scenarios.group_workers import a_consumer, a_producer, host_of
+from verify.simulation.scenarios.group_workers import host_of, make_consumer, make_producer
 from verify.simulation.security import PASSWORDS, Security, draw_mechanism
 
 TOPIC, GROUP = "orders", "billing"
@@ -155,7 +155,7 @@ async def run(harness: Harness) -> None:
 
 async def send(harness: Harness, client: PlannedClient, connections: Connections) -> None:
     """Send a record to each partition, again and again."""
-    async with a_producer(harness, client.name, client.host, **OPTIONS) as sender:
+    async with make_producer(harness, client.name, client.host, **OPTIONS) as sender:
         while True:
             for partition in range(harness.plan.topics[TOPIC]):
                 try:
@@ -167,7 +167,7 @@ async def send(harness: Harness, client: PlannedClient, connections: Connections
 
 async def read(harness: Harness, client: PlannedClient, connections: Connections) -> None:
     options = {**MEMBER, **harness.plan.options, "group_id": GROUP}
-    async with a_consumer(harness, client.name, client.host, TOPIC, **options) as worker:
+    async with make_consumer(harness, client.name, client.host, TOPIC, **options) as worker:
         while True:
             try:
                 await worker.getmany(timeout_ms=POLL_S * 1_000)

@@ -24,9 +24,9 @@ from verify.simulation.scenarios.group_workers import (
     CLIENT,
     GroupWorkers,
     WorkerLife,
-    a_producer,
     draw_worker_steps,
     host_of,
+    make_producer,
     send_steadily,
 )
 
@@ -78,7 +78,7 @@ REJOINS = ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH")
 
 def draw(rng: random.Random) -> Plan:
     topics = {f"jobs{n}": rng.randint(1, 3) for n in range(rng.choice((1, 1, 2)))}
-    workers = tuple(_a_worker(rng, number) for number in range(rng.randint(2, 4)))
+    workers = tuple(_draw_worker(rng, number) for number in range(rng.randint(2, 4)))
     clients = [PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.2})]
     if rng.random() < 0.3:
         clients.append(PlannedClient("bank", "10.0.1.2", "transacts"))
@@ -114,7 +114,7 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-def _a_worker(rng: random.Random, number: int) -> PlannedClient:
+def _draw_worker(rng: random.Random, number: int) -> PlannedClient:
     mode = rng.choice(("implicit", "explicit"))
     arguments = {
         "comes_at_s": round(rng.choice((0.0, rng.uniform(0, TO_S / 4))), 3),
@@ -401,7 +401,7 @@ async def until_unlocked(harness: Harness) -> None:
 async def transact(harness: Harness, client: PlannedClient) -> None:
     """Write in transactions, and abort some of them: control records are gaps."""
     rng = harness.rng(client.name)
-    bank = a_producer(harness, client.name, client.host, transactional_id=client.name)
+    bank = make_producer(harness, client.name, client.host, transactional_id=client.name)
     topics = list(harness.plan.topics)
     try:
         async with bank:

@@ -13,7 +13,7 @@ from verify.simulation.faults import Scene, draw_steps
 from verify.simulation.harness import Harness
 from verify.simulation.plan import Plan, PlannedClient
 from verify.simulation.scenario import Scenario
-from verify.simulation.scenarios.group_workers import a_consumer, a_producer, host_of
+from verify.simulation.scenarios.group_workers import host_of, make_consumer, make_producer
 
 TOPIC, GROUP = "orders", "billing"
 TO_S = 8.0
@@ -96,7 +96,7 @@ class Person:
 
 
 async def send(person: Person, until: float) -> None:
-    async with a_producer(person.harness, person.name, person.client.host) as sender:
+    async with make_producer(person.harness, person.name, person.client.host) as sender:
         while person.harness.now() < until:
             if person.left:
                 person.left -= 1
@@ -111,7 +111,7 @@ async def send(person: Person, until: float) -> None:
 
 async def work(person: Person, until: float) -> None:
     automatic = person.client.arguments["automatic"]
-    consumer = a_consumer(
+    consumer = make_consumer(
         person.harness,
         person.name,
         person.client.host,
@@ -132,7 +132,7 @@ async def work(person: Person, until: float) -> None:
 
 async def look(person: Person, until: float) -> None:
     """Read all records, and commit nothing."""
-    consumer = a_consumer(person.harness, person.name, person.client.host, TOPIC)
+    consumer = make_consumer(person.harness, person.name, person.client.host, TOPIC)
     async with consumer as onlooker:
         while person.harness.now() < until:
             await onlooker.getone(timeout_ms=200)

@@ -19,9 +19,9 @@ from verify.simulation.scenario import Scenario
 from verify.simulation.scenarios.group_workers import (
     GroupWorkers,
     WorkerLife,
-    a_producer,
     draw_worker_steps,
     host_of,
+    make_producer,
 )
 
 TOPIC, GROUP = "orders", "billing"
@@ -117,7 +117,7 @@ async def run(harness: Harness) -> None:
 async def send(harness: Harness, client: PlannedClient) -> None:
     """Send all at once; the producer's buffer holds less."""
     payload = b"." * client.arguments["bytes"]
-    sender = a_producer(
+    sender = make_producer(
         harness,
         client.name,
         client.host,

@@ -21,9 +21,9 @@ from verify.simulation.scenarios.group_workers import (
     READS,
     GroupWorkers,
     WorkerLife,
-    a_consumer,
     draw_worker_steps,
     host_of,
+    make_consumer,
     send_steadily,
 )
 
@@ -59,7 +59,7 @@ def draw(rng: random.Random) -> Plan:
     )
     clients = (sender, *onlookers, *workers)
     scene = Scene(3, [client.host for client in clients], topics, groups=(GROUP,))
-    changes = [_a_change(rng, list(topics)) for _ in range(rng.randint(1, 5))]
+    changes = [_draw_change(rng, list(topics)) for _ in range(rng.randint(1, 5))]
     worker_steps = draw_worker_steps(rng, workers, rng.randint(0, 2), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 2), from_s=0.1, to_s=TO_S)
     return Plan(
@@ -77,7 +77,7 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-def _a_change(rng: random.Random, topics: list[str]) -> Step:
+def _draw_change(rng: random.Random, topics: list[str]) -> Step:
     at_s, topic = round(rng.uniform(0.5, TO_S), 3), rng.choice(topics)
     if rng.random() < 0.4:
         return Step(at_s, "grow", {"topic": topic, "by": rng.randint(1, 2)})
@@ -178,7 +178,7 @@ def has_ids_everywhere(plan: Plan) -> bool:
 
 async def look(harness: Harness, client: PlannedClient, onlookers: list[Any]) -> None:
     """Read everything that matches, without a group."""
-    onlooker = a_consumer(harness, client.name, client.host, metadata_max_age_ms=FRESH_MS)
+    onlooker = make_consumer(harness, client.name, client.host, metadata_max_age_ms=FRESH_MS)
     onlooker.subscribe(pattern=re.compile(PATTERN))
     async with onlooker:
         onlookers.append(onlooker)

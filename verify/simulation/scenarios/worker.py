@@ -37,9 +37,9 @@ from verify.simulation.scenarios.group_workers import (
     CLIENT,
     GroupWorkers,
     WorkerLife,
-    a_producer,
     draw_worker_steps,
     host_of,
+    make_producer,
 )
 from verify.simulation.share_worker_ledger import ShareWorkerLedger
 from verify.simulation.worker_faults import ACLS, WorkerFaults, draw_worker_faults
@@ -243,7 +243,7 @@ async def send(harness: Harness, client: PlannedClient) -> None:
         for kind, weight in zip(KINDS, WEIGHTS, strict=True)
     ]
     pause_s = 2 * client.arguments.get("for_s", TO_S) / max(harness.plan.records, 1)
-    async with a_producer(harness, client.name, client.host) as sender:
+    async with make_producer(harness, client.name, client.host) as sender:
         for _ in range(harness.plan.records):
             key = f"k{rng.randrange(keys)}"
             value = sender.value(f"{rng.choices(KINDS, weights)[0]},{key}".encode())

@@ -23,7 +23,7 @@ from verify.simulation.scenarios.corners.corner_case import (
     drop_connections,
     fill,
 )
-from verify.simulation.scenarios.group_workers import a_consumer, a_producer
+from verify.simulation.scenarios.group_workers import make_consumer, make_producer
 
 __all__ = ("CORNERS",)
 
@@ -34,8 +34,8 @@ NOTICED_S = 8.0
 async def silent_connections(harness: Harness) -> None:
     """After an idle time the nodes drop the connections of a sender and a reader without notice."""
     async with (
-        a_producer(harness, "sender", HOST, linger_ms=0) as sender,
-        a_consumer(harness, "reader", OTHER_HOST, TOPIC) as reader,
+        make_producer(harness, "sender", HOST, linger_ms=0) as sender,
+        make_consumer(harness, "reader", OTHER_HOST, TOPIC) as reader,
     ):
         await sender.send_and_wait(TOPIC, sender.value())
         while not await reader.getmany(timeout_ms=500):
@@ -70,7 +70,7 @@ async def repeated_outages(harness: Harness) -> None:
     failures are forgotten."""
     options = {"linger_ms": 0, "reconnect_backoff_max_ms": 30_000}
     rng = harness.rng("outages")
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         for _ in range(OUTAGES):
             await sender.send_and_wait(TOPIC, sender.value())
             for_s = rng.uniform(0.2, 1.0)
@@ -91,7 +91,7 @@ async def repeated_outages(harness: Harness) -> None:
 async def metadata_unavailable(harness: Harness) -> None:
     """An unknown topic is requested while no node is reachable."""
     options = {"linger_ms": 0, "max_block_ms": 40_000, "metadata_max_age_ms": 300_000}
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         await sender.send_and_wait(TOPIC, sender.value())
         await anyio.sleep(harness.plan.options["quiet_s"])
         harness.world.network.sever(HOST, BROKER_HOST)
@@ -130,7 +130,7 @@ CALLS = 5
 async def connection_lost_while_throttled(harness: Harness) -> None:
     """Calls wait because of a throttle, and the connection breaks."""
     await fill(harness, 3)
-    async with a_consumer(harness, "reader", HOST, TOPIC) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC) as reader:
         while not await reader.getmany(timeout_ms=500):
             pass
         silence = Throttled(for_ms=harness.plan.options["silence_ms"])
@@ -162,7 +162,7 @@ async def cancelled_calls(harness: Harness) -> None:
     that."""
     await fill(harness, 3)
     rng = harness.rng("impatience")
-    async with a_consumer(harness, "reader", HOST, TOPIC) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC) as reader:
         while not await reader.getmany(timeout_ms=500):
             pass
         for _ in range(12):

@@ -12,7 +12,7 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, Buffer, Response
 from verify.simulation.harness import Harness
 from verify.simulation.plan import BROKER_HOST
-from verify.simulation.scenarios.group_workers import a_producer
+from verify.simulation.scenarios.group_workers import make_producer
 
 __all__ = (
     "GROUP",
@@ -94,7 +94,7 @@ class RequestLog:
 async def fill(harness: Harness, count: int, partition: int = 0, payload_bytes: int = 0) -> None:
     """Write records into a partition of the topic, each in a batch of its own."""
     name = f"filler at {harness.now():.6f}"
-    async with a_producer(harness, name, FILLER_HOST, linger_ms=0) as sender:
+    async with make_producer(harness, name, FILLER_HOST, linger_ms=0) as sender:
         for _ in range(count):
             value = sender.value(b"." * payload_bytes)
             await sender.send_and_wait(TOPIC, value, partition=partition)

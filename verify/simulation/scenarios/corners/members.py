@@ -25,7 +25,7 @@ from verify.simulation.scenarios.corners.corner_case import (
     committed_offsets,
     fill,
 )
-from verify.simulation.scenarios.group_workers import a_consumer, a_producer
+from verify.simulation.scenarios.group_workers import make_consumer, make_producer
 
 __all__ = ("CORNERS",)
 
@@ -45,7 +45,7 @@ async def until(reader: Any, done: Callable[[], bool]) -> None:
 async def overlapping_commits(harness: Harness) -> None:
     """A commit is requested while an older one is in flight: each returns when it is stored."""
     await fill(harness, 12)
-    async with a_consumer(harness, "reader", HOST, TOPIC, **BY_HAND) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC, **BY_HAND) as reader:
         given = 0
         while given < 12:
             given += sum(map(len, (await reader.getmany(timeout_ms=500)).values()))
@@ -76,7 +76,7 @@ def draw_commits(rng: random.Random) -> dict[str, Any]:
 async def offset_fetch_during_coordinator_move(harness: Harness) -> None:
     """A client outside the group requests its offsets while its coordinator moves."""
     await fill(harness, 3)
-    async with a_consumer(harness, "reader", HOST, **BY_HAND) as reader:
+    async with make_consumer(harness, "reader", HOST, **BY_HAND) as reader:
         reader.assign(P0)
         await reader.commit({P0: 1})
         for node in harness.plan.options["to"]:
@@ -107,8 +107,8 @@ async def coordinator_moves_while_idle(harness: Harness) -> None:
     asked = [RequestLog(harness, ApiKey.HEARTBEAT, name) for name in names]
     joined = [RequestLog(harness, ApiKey.JOIN_GROUP, name) for name in names]
     async with (
-        a_consumer(harness, names[0], HOST, TOPIC, **BY_HAND) as one,
-        a_consumer(harness, names[1], OTHER_HOST, TOPIC, **BY_HAND) as two,
+        make_consumer(harness, names[0], HOST, TOPIC, **BY_HAND) as one,
+        make_consumer(harness, names[1], OTHER_HOST, TOPIC, **BY_HAND) as two,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(read_on, one)
@@ -148,12 +148,12 @@ async def static_member_restarts(harness: Harness) -> None:
     async def live(number: int, done: Callable[[], Awaitable[None]]) -> None:
         name = f"restarted.{number}"
         static = {**options, "group_instance_id": "restarted"}
-        async with a_consumer(harness, name, OTHER_HOST, TOPIC, **static) as reader:
+        async with make_consumer(harness, name, OTHER_HOST, TOPIC, **static) as reader:
             await until(reader, lambda: bool(reader.assignment()))
             await done()
 
     async with (
-        a_consumer(harness, "stays", HOST, TOPIC, **options, group_instance_id="stays") as stays,
+        make_consumer(harness, "stays", HOST, TOPIC, **options, group_instance_id="stays") as stays,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(read_on, stays)
@@ -193,13 +193,13 @@ async def rebalance_waits_for_busy_member(harness: Harness) -> None:
         return silence if seen.client_id == "comes" and silence.for_ms else None
 
     harness.broker.on(ApiKey.JOIN_GROUP, throttled, times=1)
-    async with a_consumer(harness, "works", HOST, TOPIC, **options) as works:
+    async with make_consumer(harness, "works", HOST, TOPIC, **options) as works:
         await until(works, lambda: bool(works.assignment()))
         async with anyio.create_task_group() as tasks:
 
             async def come() -> None:
                 async with (
-                    a_consumer(harness, "comes", OTHER_HOST, TOPIC, **options) as comes,
+                    make_consumer(harness, "comes", OTHER_HOST, TOPIC, **options) as comes,
                     anyio.create_task_group() as reading,
                 ):
                     reading.start_soon(until, comes, lambda: bool(comes.assignment()))
@@ -232,10 +232,10 @@ async def buffered_records_last_for_long(harness: Harness) -> None:
     """A member is given fetched records one by one, for longer than the poll interval: each call
     counts as a poll."""
     joined = RequestLog(harness, ApiKey.JOIN_GROUP, "reader")
-    async with a_producer(harness, "sender", OTHER_HOST, linger_ms=50) as sender:
+    async with make_producer(harness, "sender", OTHER_HOST, linger_ms=50) as sender:
         await sender.send_many(TOPIC, [sender.value() for _ in range(2 * HELD)])
     options = {**BY_HAND, "max_poll_interval_ms": 1_000, "session_timeout_ms": 1_000}
-    async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
         rng = harness.rng("work")
         await reader.getone()
         joins = len(joined)
@@ -263,7 +263,7 @@ async def commit_during_rebalance(harness: Harness) -> None:
     for partition in (0, 1):
         await fill(harness, 3, partition)
     options = {**BY_HAND, "partition_assignment_strategy": [harness.plan.options["strategy"]]}
-    async with a_consumer(harness, "has", HOST, TOPIC, **options) as has:
+    async with make_consumer(harness, "has", HOST, TOPIC, **options) as has:
         given = 0
         while given < 6:
             given += sum(map(len, (await has.getmany(timeout_ms=500)).values()))
@@ -275,7 +275,7 @@ async def commit_during_rebalance(harness: Harness) -> None:
                 await come("comes too")
 
             async def come(name: str) -> None:
-                async with a_consumer(harness, name, OTHER_HOST, TOPIC, **options) as comes:
+                async with make_consumer(harness, name, OTHER_HOST, TOPIC, **options) as comes:
                     await until(comes, lambda: bool(comes.assignment()))
                     await until(comes, lambda: len(has.assignment()) < 3)
 
@@ -341,7 +341,7 @@ async def subscriptions_change(harness: Harness) -> None:
     async def turn(number: int) -> None:
         rng = harness.rng(f"member-{number}")
         name, host = f"member-{number}", f"10.0.2.{number + 1}"
-        async with a_consumer(
+        async with make_consumer(
             harness, name, host, *rng.choice(((TOPIC,), BOTH)), **options
         ) as reader:
             for _ in range(turns):
@@ -376,7 +376,7 @@ async def subscriptions_change(harness: Harness) -> None:
     async with anyio.create_task_group() as members:
         for number in range(harness.plan.options["members"]):
             members.start_soon(turn, number)
-        async with a_producer(harness, "sender", HOST) as sender:
+        async with make_producer(harness, "sender", HOST) as sender:
             for number in range(30):
                 await sender.send(BOTH[number % 2], sender.value())
                 await anyio.sleep(harness.chance.uniform(0, 0.1 * turns))
@@ -440,8 +440,8 @@ async def membership_lost_in_transaction(harness: Harness) -> None:
         await anyio.sleep(harness.plan.options["after_s"])
 
     async with (
-        a_producer(harness, "sender", HOST, transactional_id="copier") as sender,
-        a_consumer(harness, "reader", HOST, TOPIC, **options) as reader,
+        make_producer(harness, "sender", HOST, transactional_id="copier") as sender,
+        make_consumer(harness, "reader", HOST, TOPIC, **options) as reader,
     ):
         while not reader.assignment():
             first = await copy(harness, reader, sender, lose_place)
@@ -466,8 +466,8 @@ async def copier_follows_copier(harness: Harness) -> None:
     for number in range(2):
         name, copier = f"reader.{number}", f"copier.{number}"
         async with (
-            a_producer(harness, copier, HOST, transactional_id=copier) as sender,
-            a_consumer(harness, name, HOST, TOPIC, **options) as reader,
+            make_producer(harness, copier, HOST, transactional_id=copier) as sender,
+            make_consumer(harness, name, HOST, TOPIC, **options) as reader,
         ):
             # Records that the second one finds, it finds at once.
             while not reader.assignment() or copied[0] < 4:

@@ -24,7 +24,7 @@ from verify.simulation.scenarios.corners.corner_case import (
     committed_offsets,
     fill,
 )
-from verify.simulation.scenarios.group_workers import a_consumer, a_producer
+from verify.simulation.scenarios.group_workers import make_consumer, make_producer
 
 __all__ = ("CORNERS",)
 
@@ -35,7 +35,7 @@ async def several_fetches_in_one_poll(harness: Harness) -> None:
     """One poll returns the records of several fetches; commits happen during the work."""
     await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 600, "auto_commit_interval_ms": 100}
-    async with a_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
         given = calls = 0
         while given < COUNT:
             # The rest of one poll comes with the records of the next fetch.
@@ -54,7 +54,7 @@ async def seek_back_and_leave(harness: Harness) -> None:
     await fill(harness, 10)
     to = harness.plan.options["to"]
     options = {"auto_commit_interval_ms": 200}
-    async with a_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
         while committed_offsets(harness).get(P0) != 10:
             await reader.getmany(timeout_ms=200)
         reader.seek(P0, to)
@@ -80,7 +80,7 @@ async def concurrent_seeks(harness: Harness) -> None:
     harness.broker.delete_records(TOPIC, 0, BEGINNING)
     rng = harness.rng("seeks")
     places = {"beginning": BEGINNING, "end": END, "middle": MIDDLE}
-    async with a_consumer(harness, "reader", HOST) as reader:
+    async with make_consumer(harness, "reader", HOST) as reader:
         reader.assign(P0)
         await reader.getmany(timeout_ms=1_000)
         late = harness.broker.on(ApiKey.LIST_OFFSETS, Delay(0.1))
@@ -116,11 +116,11 @@ async def seek_into_a_batch(harness: Harness) -> None:
     """Reading starts within a batch, and continues in any manner."""
     for number, compression in enumerate(("gzip", "none", "gzip")):
         options = {"linger_ms": 50, "compression_type": compression}
-        async with a_producer(harness, f"sender.{number}", OTHER_HOST, **options) as sender:
+        async with make_producer(harness, f"sender.{number}", OTHER_HOST, **options) as sender:
             await sender.send_many(TOPIC, [sender.value() for _ in range(BATCH)])
             await sender.flush()
     rng = harness.rng("seeks")
-    async with a_consumer(harness, "reader", HOST) as reader:
+    async with make_consumer(harness, "reader", HOST) as reader:
         reader.assign(P0)
         on = aiter(reader)
         for _ in range(8):
@@ -153,7 +153,7 @@ async def retention_passes_the_position(harness: Harness) -> None:
     """Retention overtakes a slow reader: its buffered records are returned before the reset."""
     await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 700, "max_poll_records": 1}
-    async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
         following, held, gone = 0, False, False
         for number in range(COUNT):
             for records in (await reader.getmany(timeout_ms=500)).values():
@@ -212,7 +212,7 @@ async def follower_lacks_the_offset(harness: Harness) -> None:
 
     broker.on(ApiKey.FETCH, answer, node=near)
     options = {"client_rack": RACKS[near - 1], "fetch_max_wait_ms": 100}
-    async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
         following = 0
         for _ in range(harness.plan.options["rounds"]):
             await fill(harness, 4)
@@ -242,7 +242,7 @@ async def paused_partition_with_records(harness: Harness) -> None:
         wanted += count
         await fill(harness, count, partition)
 
-    async with a_consumer(harness, "reader", HOST, TOPIC) as reader:
+    async with make_consumer(harness, "reader", HOST, TOPIC) as reader:
 
         async def all_given() -> None:
             nonlocal given

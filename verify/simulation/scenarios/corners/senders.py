@@ -22,7 +22,7 @@ from verify.simulation.scenarios.corners.corner_case import (
     CornerCase,
     RequestLog,
 )
-from verify.simulation.scenarios.group_workers import a_producer
+from verify.simulation.scenarios.group_workers import make_producer
 
 __all__ = ("CORNERS",)
 
@@ -74,7 +74,7 @@ async def leader_moves(harness: Harness) -> None:
                 deliveries.append(await sender.send(TOPIC, sender.value(), partition=partition))
             await anyio.sleep(rng.uniform(0, 2 * harness.plan.options["pause_s"]))
 
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         await send_on(sender, 1.0)
         before = StaleMetadata(leader=old, epoch=broker.leader_epoch(TOPIC, 0))
         if harness.plan.options["behind"]:
@@ -127,7 +127,7 @@ async def many_sends_wait_for_memory(harness: Harness) -> None:
     rng = harness.rng("cancelled")
     handed: list[float] = []
 
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         await sender.send_and_wait(TOPIC, sender.value())
         harness.broker.on(ApiKey.PRODUCE, Delay(harness.plan.options["held_s"]), times=1)
 
@@ -165,7 +165,7 @@ async def leader_dies_before_replication(harness: Harness) -> None:
     harness.world.network.set_link(BROKER_HOST, BROKER_HOST, link)
     options = {"linger_ms": 0, "request_timeout_ms": 5_000}
     rng = harness.rng("sender")
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         await sender.send_and_wait(TOPIC, sender.value())
         node = harness.broker.leader(TOPIC, 0)
         deliveries = []
@@ -194,7 +194,7 @@ async def batches_too_large(harness: Harness) -> None:
     """Batches above the broker's limit are split; later batches of the partition follow."""
     rng = harness.rng("sender")
     options = {"linger_ms": 20, "batch_size_bytes": 4_000, "enable_idempotence": True}
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         for _ in range(harness.plan.options["rounds"]):
             values = [sender.value(b"." * rng.randint(50, 300)) for _ in range(rng.randint(5, 20))]
             deliveries = await sender.send_many(TOPIC, values)
@@ -208,7 +208,7 @@ async def records_rejected_for_good(harness: Harness) -> None:
     """Now and then a record is rejected for good. The next ones are accepted."""
     rng = harness.rng("sender")
     options = {"linger_ms": 0, "max_in_flight_requests_per_connection": 1}
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         for _ in range(harness.plan.options["rounds"]):
             for _ in range(rng.randint(0, 3)):
                 await sender.send_and_wait(TOPIC, sender.value())
@@ -246,7 +246,7 @@ async def aborted_record_still_in_flight(harness: Harness) -> None:
         "max_block_ms": 20_000,
     }
     held_s = harness.plan.options["held_s"]
-    async with a_producer(harness, "sender.1", HOST, **options) as sender:
+    async with make_producer(harness, "sender.1", HOST, **options) as sender:
         async with sender.transaction():
             await sender.send_and_wait(TOPIC, sender.value())
         harness.broker.on(ApiKey.PRODUCE, Drop(), times=1)
@@ -257,7 +257,7 @@ async def aborted_record_still_in_flight(harness: Harness) -> None:
         except KafkaError as error:
             harness.note(f"sender: {error}")
     # Brokers of this age give it no new epoch: a new producer has to continue.
-    async with a_producer(harness, "sender.2", HOST, **options) as sender, sender.transaction():
+    async with make_producer(harness, "sender.2", HOST, **options) as sender, sender.transaction():
         await anyio.sleep(held_s)
         await sender.send_and_wait(TOPIC, sender.value())
 
@@ -278,7 +278,7 @@ async def send_outlives_its_transaction(harness: Harness) -> None:
         except KafkaError as error:
             harness.note(f"sender: {error}")
 
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         async with sender.transaction():
             await sender.send_and_wait(TOPIC, sender.value())
         await sender.begin_transaction()
@@ -310,7 +310,7 @@ async def record_fails_during_commit(harness: Harness) -> None:
     options = {"transactional_id": "sender", "linger_ms": 2_000, "max_block_ms": 20_000}
     rng = harness.rng("sender")
     refused = [rng.random() < 0.7 for _ in range(harness.plan.options["rounds"])]
-    async with a_producer(harness, "sender", HOST, **options) as sender:
+    async with make_producer(harness, "sender", HOST, **options) as sender:
         for fails in (*refused, False):
             if fails:
                 code = rng.choice(FOR_GOOD)
