@@ -7,16 +7,15 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
 
 from aiokafkawire.broker.authentication import BrokerListener
 from aiokafkawire.broker.faults import Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.node_connections import NodeConnections, ServedConnection
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.server import ServerConnection
 from aiokafkawire.runtime import (
-    NEVER,
     Address,
     AutoResetEvent,
     Listener,
@@ -33,25 +32,7 @@ logger = logging.getLogger("aiokafkawire.broker")
 ACCEPT_RETRY_S = 0.1
 """Pause after accept failed for lack of resources such as file descriptors."""
 
-MAX_THROTTLED_CONNECTIONS = 100
-"""Connections beyond the quota that are open at once; further ones are closed without delay."""
-
 PLAINTEXT_LISTENER = BrokerListener("PLAINTEXT")
-
-
-class ServedConnection(Protocol):
-    """One client connection. `idle_since` is when it began to wait for a request."""
-
-    name: str
-    idle_since: float
-
-    def close_when_idle(self) -> None:
-        """Close it once it is idle."""
-        ...
-
-    async def run(self) -> None:
-        """Serve the client until the connection ends, and release the transport."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -88,16 +69,13 @@ class Node:
         self.requests = requests
         self.listeners = listeners
         self.addresses: Mapping[str, Address] = {}
+        self.connections = NodeConnections(runtime.clock)
         self._inter_broker_listener = inter_broker_listener
         self._state: BrokerState | None = None
         self._supervisor = supervisor
         self._runtime = runtime
         self._serve = serve
         self._tasks: dict[TaskHandle, None] = {}
-        self._open: dict[ServedConnection, None] = {}
-        self._opened = AutoResetEvent()
-        self._throttled = 0
-        self._connections = 0
         self._listeners: Mapping[str, Listener] = {}
         self._current_pause = _Pause()
 
@@ -126,7 +104,7 @@ class Node:
     async def start(self, state: BrokerState, addresses: Mapping[str, Address]) -> None:
         """Start listening on the address of each listener. Raises `OSError` if a port is in use."""
         self._state = state
-        self._open.clear()
+        self.connections.clear()
         listening: dict[str, Listener] = {}
         try:
             for each in self.listeners:
@@ -140,7 +118,8 @@ class Node:
         self.addresses = {name: listener.address for name, listener in listening.items()}
         for each in self.listeners:
             self.spawn(self._accept, "accept", each, listening[each.name])
-        self.spawn(self._close_idle, "idle")
+        max_idle_s = state.options.connections_max_idle_ms / 1000
+        self.spawn(self.connections.close_idle, "idle", max_idle_s)
 
     def abort_sockets(self) -> None:
         """Close the listener and every connection at once."""
@@ -213,7 +192,8 @@ class Node:
                     await transport.aclose()
                     return
                 configs = self.state.cluster.dynamic_configs
-                if len(self._open) >= int(configs.broker_value("max.connections", self.node_id)):
+                limit = int(configs.broker_value("max.connections", self.node_id))
+                if len(self.connections) >= limit:
                     logger.warning(
                         "node %d: rejected a connection: max_connections reached", self.node_id
                     )
@@ -222,8 +202,8 @@ class Node:
                 host, now = transport.peer.rpartition(":")[0], self._runtime.clock.now()
                 quotas = self.state.quota_manager(self.node_id)
                 if throttle_s := quotas.record_connection(host.strip("[]"), now):
-                    self._throttled += 1
-                    self.spawn(self._close_throttled, "throttled", transport, now + throttle_s)
+                    close = self.connections.close_throttled
+                    self.spawn(close, "throttled", transport, now + throttle_s)
                     continue
                 self._connect(transport, listener)
         finally:
@@ -234,47 +214,11 @@ class Node:
         clock = self._runtime.clock
         await clock.sleep_until(clock.now() + ACCEPT_RETRY_S)
 
-    async def _close_throttled(self, transport: Transport, until: float) -> None:
-        """Close a connection beyond `connection_creation_rate`, which is never read (KIP-612)."""
-        try:
-            if self._throttled <= MAX_THROTTLED_CONNECTIONS:
-                await self._runtime.clock.sleep_until(until)
-        finally:
-            self._throttled -= 1
-            transport.abort()
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
-
     def _connect(self, transport: Transport, listener: BrokerListener) -> None:
-        self._connections += 1
-        connection = self._serve(self, transport, self._connections, listener)
-        self._open[connection] = None
-        self._opened.set()
-        self.spawn(self._serve_connection, f"connection-{self._connections}", connection)
-
-    async def _serve_connection(self, connection: ServedConnection) -> None:
-        try:
-            await connection.run()
-        finally:
-            self._open.pop(connection, None)
-
-    async def _close_idle(self) -> None:
-        """Close connections that have been idle for too long."""
-        clock, idle_s = self._runtime.clock, self.state.options.connections_max_idle_ms / 1000
-        while True:
-            if not self._open:
-                await self._opened.wait()
-            now = clock.now()
-            for connection in list(self._open):
-                if connection.idle_since + idle_s <= now:
-                    logger.debug(
-                        "%s: closed: idle for longer than connections_max_idle_ms", connection.name
-                    )
-                    connection.close_when_idle()
-                    connection.idle_since = NEVER
-            # Connections that become idle later have later deadlines.
-            since = min((each.idle_since for each in self._open), default=now)
-            await clock.sleep_until(min(since, now) + idle_s)
+        number = self.connections.next_number()
+        connection = self._serve(self, transport, number, listener)
+        self.connections.add(connection)
+        self.spawn(self.connections.serve, f"connection-{number}", connection)
 
 
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

@@ -96,13 +96,12 @@ MISSING = UUID(int=7)
 async def connected_as(broker: Broker, principal: str) -> AsyncIterator[RawClient]:
     """Connect, and give the connection a principal as authentication would."""
     async with connected(broker) as client:
-        known = set(broker._nodes[1]._open)
+        connections = broker._nodes[1].connections
+        known = set(connections)
         await client.call(
             ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3
         )
-        (new,) = [each for each in broker._nodes[1]._open if each not in known] or [
-            list(broker._nodes[1]._open)[-1]
-        ]
+        (new,) = [each for each in connections if each not in known] or [list(connections)[-1]]
         assert isinstance(new, ServerConnection)
         new._client_connection.principal = principal
         yield client

@@ -79,5 +79,5 @@ def test_changed_requests_are_refused_or_answered(
 async def quiet(broker: Broker) -> None:
     """Wait until no connection is open."""
     with anyio.fail_after(30):
-        while any(node._open for node in broker._nodes.values()):
+        while any(len(node.connections) for node in broker._nodes.values()):
             await anyio.lowlevel.checkpoint()

@@ -92,7 +92,7 @@ async def test_connections_are_counted_until_they_end() -> None:
                 async with connected(broker) as refused:
                     assert await refused.closed()
             with anyio.fail_after(20):
-                while broker._nodes[1]._open:
+                while len(broker._nodes[1].connections):
                     await anyio.lowlevel.checkpoint()
 
 
