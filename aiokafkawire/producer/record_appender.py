@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any, NoReturn
 
-from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import BufferFull, UnknownTopic
 from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.producer.delivery import Deliveries, Delivery
@@ -16,7 +15,7 @@ from aiokafkawire.producer.sender import Sender, max_record_bytes
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.runtime import Runtime, get_loop_identity, running_on_trio
+from aiokafkawire.runtime import get_loop_identity, running_on_trio
 from aiokafkawire.types import TopicPartition, no_partition_text, require_topic_name
 
 __all__ = ("RecordAppender",)
@@ -32,31 +31,27 @@ class RecordAppender:
         observer: Calls the hooks of records; None without any.
     """
 
-    def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
+    def __init__(self, sender: Sender) -> None:
+        config, clock = sender.config, sender.runtime.clock
         self.max_bytes = max_record_bytes(config)
         self.observer = sender.observer
         self.yield_budget = sender.accumulator.yield_budget
         self.on_asyncio = not running_on_trio()
         # Whether the key alone does not decide the partition.
         self._custom_partitioning = config.partitioner is not None or config.partitioner_ignore_keys
-        self._config = config
         self._sender = sender
         self._accumulator = sender.accumulator
-        self._broker_senders = sender.broker_senders
-        self._topics = sender.accumulator.topics
         # A batch may have space for a record that exceeds a request: then check each record.
         fits = config.batch_size_bytes <= config.max_request_size_bytes
         # With hooks, each record takes the general path.
-        self._fast_topics = self._topics if fits and self.observer is None else {}
-        self._buffer_waiters = sender.buffer_waiters
+        self._fast_topics = sender.accumulator.topics if fits and self.observer is None else {}
         self._transaction_manager = sender.transaction_manager
         self._machine = (
             None if sender.transaction_manager is None else sender.transaction_manager.machine
         )
-        self._rng = runtime.rng
         self._log_limit = RateLimit()
-        self._now = runtime.clock.now
-        self._wall_ns = runtime.clock.wall_ns
+        self._now = clock.now
+        self._wall_ns = clock.wall_ns
         self._loop, self._current_loop_id = get_loop_identity()
 
     def append_fast(
@@ -109,26 +104,26 @@ class RecordAppender:
             if type(key) is not bytes:
                 return None
             size += len(key)
-        accumulator = self._accumulator
+        accumulator, sender = self._accumulator, self._sender
         if (
             self._machine is not None
-            or self._sender.failure is not None
+            or sender.failure is not None
             or size + BATCH_OVERHEAD_BYTES > self.max_bytes
-            or self._buffer_waiters.has_waiters
+            or sender.buffer_waiters.has_waiters
             or not accumulator.pool.has_room(size)
         ):
             return None
         now_ms, now = self._wall_ns() // 1_000_000, self._now()
         if accumulator.sends_immediately:
-            sender = self._broker_senders.get(queue.leader)  # type: ignore[arg-type]
-            if sender is not None:
-                alone = sender.send_alone(
+            broker_sender = sender.broker_senders.get(queue.leader)  # type: ignore[arg-type]
+            if broker_sender is not None:
+                alone = broker_sender.send_alone(
                     queues, queue, key, value, (), now_ms, size_bytes=size, now=now
                 )
                 if alone is not None:
                     return alone
         delivery = accumulator.append(queue, key, value, (), now_ms, size_bytes=size, now=now)
-        self._sender.perform()
+        sender.perform()
         return delivery
 
     def append(
@@ -140,13 +135,13 @@ class RecordAppender:
             waited: The caller has waited for space, so it need not queue behind others.
             more_follow: The caller appends more records before it calls `Sender.perform`.
         """
-        self._sender.raise_if_failed()
+        (sender := self._sender).raise_if_failed()
         accumulator, transaction_manager = self._accumulator, self._transaction_manager
         if transaction_manager is not None:
             transaction_manager.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
-        queues = self._topics.get(topic) or self._sender.reactivate_topic(topic)
-        must_queue = not waited and self._buffer_waiters.has_waiters
+        queues = accumulator.topics.get(topic) or sender.reactivate_topic(topic)
+        must_queue = not waited and sender.buffer_waiters.has_waiters
         if queues is None or must_queue or not accumulator.pool.has_room(size):
             return None
         queue = None  # of the sticky partition
@@ -159,12 +154,12 @@ class RecordAppender:
         delivery = None
         while delivery is None:  # until a partition's batch has space
             chosen = queue or queues.sticky_queue
-            chosen = chosen or accumulator.choose_sticky_queue(queues, self._rng, now)
+            chosen = chosen or accumulator.choose_sticky_queue(queues, sender.runtime.rng, now)
             if transaction_manager is not None:
                 transaction_manager.add_partition(chosen.topic_partition)
-            sender = self._broker_senders.get(chosen.leader)  # type: ignore[arg-type]
-            if sender is not None and accumulator.sends_immediately and not more_follow:
-                delivery = sender.send_alone(
+            broker_sender = sender.broker_senders.get(chosen.leader)  # type: ignore[arg-type]
+            if broker_sender is not None and accumulator.sends_immediately and not more_follow:
+                delivery = broker_sender.send_alone(
                     queues,
                     chosen,
                     key,
@@ -189,7 +184,7 @@ class RecordAppender:
                 can_switch_partition=queue is None,
             )
         if not more_follow:
-            self._sender.perform()
+            sender.perform()
         return delivery
 
     async def wait_and_append(self, record: RecordArgs) -> Delivery:
@@ -201,7 +196,8 @@ class RecordAppender:
             RequestTimedOut: No broker returned the topic's metadata.
         """
         transaction = self._transaction()
-        deadline = self._now() + self._config.max_block_ms / 1_000
+        sender, pool = self._sender, self._accumulator.pool
+        deadline = self._now() + sender.config.max_block_ms / 1_000
         topic, partition, size = record[0], record[3], record[6]
         await self.wait_for_topic_queues(topic, deadline)
         if partition is not None:
@@ -211,9 +207,9 @@ class RecordAppender:
         if delivery is not None:
             return delivery
         self._accumulator.begin_flush()
-        self._sender.perform()
+        sender.perform()
         try:
-            await self._buffer_waiters.wait(lambda: self._accumulator.pool.has_room(size), deadline)
+            await sender.buffer_waiters.wait(lambda: pool.has_room(size), deadline)
         finally:
             self._accumulator.end_flush()
         self._check_same_transaction(transaction)
@@ -244,7 +240,7 @@ class RecordAppender:
 
     def _raise_not_appended(self, record: RecordArgs) -> NoReturn:
         topic, partition = record[0], record[3]
-        known = self._topics.get(topic)
+        known = self._accumulator.topics.get(topic)
         if known is None:
             require_topic_name(topic)
             raise UnknownTopic(
@@ -383,7 +379,7 @@ class RecordAppender:
         """
         cluster = self._sender.cluster
         queues = self._accumulator.topics[topic]
-        max_block_s = self._config.max_block_ms / 1_000
+        max_block_s = self._sender.config.max_block_ms / 1_000
         while partition not in queues.by_partition:
             version = cluster.metadata.version
             cluster.request_update()
@@ -413,14 +409,15 @@ class RecordAppender:
         """Return the queue of a partition or key; None if unknown, or for the sticky one."""
         if partition is not None:
             return queues.by_partition.get(partition)
-        if self._config.partitioner is not None:
+        config = self._sender.config
+        if config.partitioner is not None:
             return self._call_partitioner(queues, key)
-        if key is not None and not self._config.partitioner_ignore_keys:
+        if key is not None and not config.partitioner_ignore_keys:
             return queues.queue_for_key(key)
         return None
 
     def _call_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:
-        partitioner = self._config.partitioner
+        partitioner = self._sender.config.partitioner
         assert partitioner is not None
         every = [queue.topic_partition.partition for queue in queues.queues]
         led = [

@@ -22,7 +22,7 @@ class ProducerSession(Session):
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, supervisor)
         self.sender = Sender(config, runtime, supervisor, self.cluster)
-        self.appender = RecordAppender(config, runtime, self.sender)
+        self.appender = RecordAppender(self.sender)
         source = MetricsSource(
             PRODUCER,
             self.metrics,
