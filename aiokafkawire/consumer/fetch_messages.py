@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.records import IsolationLevel
+from aiokafkawire.records import DecodeOptions, IsolationLevel
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.messages.fetch import (
@@ -21,7 +21,7 @@ from aiokafkawire.wire.messages.fetch import (
 from .fetch_planner import FetchPlan, PartitionFetch
 from .fetch_session import SessionRequest
 
-__all__ = ("fetch_request", "isolation_level", "match_response")
+__all__ = ("decode_options", "fetch_request", "isolation_level", "match_response")
 
 FIRST_WITH_DIVERGING_EPOCH = 12
 """First Fetch version with `last_fetched_epoch`, to detect a diverging log (KIP-595)."""
@@ -33,6 +33,16 @@ SHORT_FETCH_WAIT_MS = 100
 def isolation_level(config: ConsumerConfig) -> IsolationLevel:
     """Return the isolation level as the protocol has it."""
     return IsolationLevel[config.isolation_level.upper()]
+
+
+def decode_options(config: ConsumerConfig, max_inline_bytes: int) -> DecodeOptions:
+    """Return the options with which the records of all responses are decoded."""
+    return DecodeOptions(
+        config.check_crcs,
+        isolation_level(config),
+        config.max_decompressed_bytes,
+        max_inline_bytes,
+    )
 
 
 def fetch_request(

@@ -38,7 +38,7 @@ from aiokafkawire.wire.messages.fetch import (
 )
 
 from .assignment import ConsumerAssignment
-from .fetch_messages import fetch_request, isolation_level, match_response
+from .fetch_messages import decode_options, fetch_request, match_response
 from .fetch_planner import FetchLimits, FetchPlan, FetchPlanner, PartitionFetch
 from .fetch_sender import FetchSender
 from .fetch_session import Accepted, FetchSession, Rejected, ResponseLost
@@ -96,7 +96,7 @@ class Fetcher:
         self._runtime = runtime
         self._supervisor = supervisor
         self._config = config
-        self._isolation = isolation_level(config)
+        self._decode_options = decode_options(config, INLINE_BYTES)
         self._assignment = assignment
         self._notifier = notifier
         self._changes = notifier.to_fetch
@@ -186,7 +186,7 @@ class Fetcher:
                         fetch_request,
                         session_request,
                         self._config,
-                        self._isolation,
+                        self._decode_options.isolation,
                         short_wait=plan.short_wait,
                     ),
                 ),
@@ -258,7 +258,7 @@ class Fetcher:
         partition = part.partition
         high = data.high_watermark if data.high_watermark >= 0 else None
         stable = data.last_stable_offset if data.last_stable_offset >= 0 else None
-        committed_only = self._isolation is IsolationLevel.READ_COMMITTED
+        committed_only = self._decode_options.isolation is IsolationLevel.READ_COMMITTED
         end = stable if committed_only and stable is not None else high
         partition.watermarks = Watermarks(high, stable, end)
         follower = data.preferred_read_replica
@@ -279,15 +279,12 @@ class Fetcher:
             *partition.tp,
             records,
             part.offset,
-            check_crcs=self._config.check_crcs,
-            isolation=self._isolation,
+            self._decode_options,
             aborted=[
                 (aborted.producer_id, aborted.first_offset)
                 for aborted in data.aborted_transactions or ()
             ],
-            max_decompressed_bytes=self._config.max_decompressed_bytes,
             high_watermark=high,
-            max_inline_bytes=INLINE_BYTES,
         )
         if fetched_range.end <= part.offset:
             self._fail_without_progress(part, batches)

@@ -12,13 +12,8 @@ from .broker_records import assign_offsets, control_batch, down_convert, validat
 from .builder import BatchBuilder, ClosedBatch
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
-from .fetch import (
-    FetchedBatches,
-    IsolationLevel,
-    OffloadedBatch,
-    decode_fetch,
-    partial_message_size,
-)
+from .decode_options import DecodeOptions, IsolationLevel
+from .fetch import FetchedBatches, OffloadedBatch, decode_fetch, partial_message_size
 from .fetched_range import FetchedRange, find_fetched_range, iter_fetched_range
 from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
@@ -31,6 +26,7 @@ __all__ = (
     "ClosedBatch",
     "Columns",
     "Compression",
+    "DecodeOptions",
     "FetchedBatches",
     "FetchedRange",
     "Header",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from struct import Struct
 
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import NO_LEADER_EPOCH, TimestampType, TopicPartition
 
+from .aborted_transactions import AbortedTransactions
 from .batch import BATCH_OVERHEAD_BYTES, MAGIC_V2, MAX_OFFSET, BatchView, batch_at
 from .columns import Columns
-from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from .decode_options import DecodeOptions, IsolationLevel
 from .fetched_range import exceeds_log_end
 from .kernel import Buffer
 from .legacy import LOG_OVERHEAD_BYTES, read_legacy_run
@@ -25,25 +25,13 @@ from .uncompressed_runs import (
     find_uncompressed_run,
 )
 
-__all__ = (
-    "FetchedBatches",
-    "IsolationLevel",
-    "OffloadedBatch",
-    "decode_fetch",
-    "partial_message_size",
-)
+__all__ = ("FetchedBatches", "OffloadedBatch", "decode_fetch", "partial_message_size")
 
 _OFFSET_AND_SIZE = Struct(">qi")
 
-ABORT_MARKER = 0
-"""The type of an abort marker, in the second half of a control record's key."""
+DEFAULT_OPTIONS = DecodeOptions()
 
-
-class IsolationLevel(IntEnum):
-    """Isolation level of a fetch, by its number on the wire (KIP-98)."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
+NO_CHUNKS: Iterator[Columns] = iter(())
 
 
 class OffloadedBatch:
@@ -72,6 +60,25 @@ class OffloadedBatch:
         self.done = True
 
 
+class OpenBatch:
+    """A batch whose records are decoded in chunks.
+
+    Attributes:
+        view: The batch.
+        start: Position of the batch in the fetched bytes.
+        chunks: The next records; none if the application must not see the batch.
+        remaining_records: Number of records in `chunks`, by the header of a batch of format 2.
+    """
+
+    __slots__ = ("chunks", "remaining_records", "start", "view")
+
+    def __init__(self, view: BatchView, start: int) -> None:
+        self.view = view
+        self.start = start
+        self.chunks = NO_CHUNKS
+        self.remaining_records = 0
+
+
 class FetchedBatches:
     """The fetched batches of one partition, decoded as records are taken.
 
@@ -92,23 +99,16 @@ class FetchedBatches:
     """
 
     __slots__ = (
-        "_aborted",
-        "_aborted_producers",
+        "_aborted_transactions",
         "_batch",
-        "_check_crcs",
-        "_chunks",
-        "_committed_only",
         "_data",
         "_failure",
         "_high_watermark",
-        "_max_decompressed_bytes",
-        "_max_inline_bytes",
         "_next_at",
+        "_options",
         "_pending",
         "_pending_next_offset",
-        "_remaining_records",
         "_run",
-        "_start",
         "_topic_partition",
         "decoded_bytes",
         "leader_epoch",
@@ -122,33 +122,25 @@ class FetchedBatches:
         partition: int,
         data: Buffer,
         fetch_offset: int,
+        options: DecodeOptions = DEFAULT_OPTIONS,
         *,
-        check_crcs: bool = True,
-        isolation: int = IsolationLevel.READ_UNCOMMITTED,
         aborted: Iterable[tuple[int, int]] = (),
-        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         high_watermark: int | None = None,
-        max_inline_bytes: int | None = None,
     ) -> None:
         """`aborted` has (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
         self._data = memoryview(data)
-        self._start = 0  # position of the current batch, or of the first batch of a run
+        self._options = options
         self._next_at: int | None = 0  # position of the next batch; None at the end
-        self._batch: BatchView | None = None
-        self._chunks: Iterator[Columns] = iter(())
-        self._remaining_records = 0
-        self._check_crcs = check_crcs
-        self._committed_only = isolation == IsolationLevel.READ_COMMITTED
-        self._aborted = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        self._aborted_producers: set[int] = set()
-        self._max_decompressed_bytes = max_decompressed_bytes
-        self._high_watermark = high_watermark
-        self._failure: CorruptRecord | None = None
+        self._batch: OpenBatch | None = None
         self._pending: Segment | None = None
         self._run: Sequence[UncompressedBatch] = ()  # batches of `_pending`; empty if not a run
         self._pending_next_offset = fetch_offset
-        self._max_inline_bytes = max_inline_bytes
+        self._aborted_transactions: AbortedTransactions | None = None
+        if options.isolation == IsolationLevel.READ_COMMITTED:
+            self._aborted_transactions = AbortedTransactions(aborted)
+        self._high_watermark = high_watermark
+        self._failure: CorruptRecord | None = None
         self.offloaded: OffloadedBatch | None = None
         self.decoded_bytes = 0
         self.position = fetch_offset
@@ -162,11 +154,12 @@ class FetchedBatches:
     @property
     def remaining_bytes(self) -> int:
         """Size of the batches that are not completely taken."""
-        if self._pending is not None and self._run:
-            return len(self._data) - batch_at_index(self._run, self._pending.start).start
-        if self._pending is not None or self._remaining_records > 0 or self._next_at is None:
-            return len(self._data) - self._start
-        return len(self._data) - self._next_at
+        pending, batch = self._pending, self._batch
+        if pending is not None and self._run:
+            return len(self._data) - batch_at_index(self._run, pending.start).start
+        if batch is not None and (pending is not None or batch.remaining_records > 0):
+            return len(self._data) - batch.start
+        return 0 if self._next_at is None else len(self._data) - self._next_at
 
     def take(self, max_records: int, max_bytes: int | None = None) -> Records:
         """Return at most `max_records` records.
@@ -224,9 +217,9 @@ class FetchedBatches:
                     self._open_offloaded(self.offloaded)
                 if max_bytes is not None and self.decoded_bytes >= max_bytes:
                     return False
-                columns = None if self._batch is None else next(self._chunks, None)
-                if columns is not None:
-                    self._pending = self._visible_segment(columns)
+                batch = self._batch
+                if batch is not None and (columns := next(batch.chunks, None)) is not None:
+                    self._pending = self._visible_segment(batch, columns)
                 elif not self._next_batch(max_bytes):
                     return False
         except CorruptRecord as error:
@@ -239,40 +232,38 @@ class FetchedBatches:
 
     def _next_batch(self, max_bytes: int | None) -> bool:
         """Advance to the next batch, or to a run of batches; return False if there is none."""
-        if self._batch is not None and self._batch.next_offset > self.position:
-            self.position = self._batch.next_offset
-            self.leader_epoch = self._batch.partition_leader_epoch
+        if self._batch is not None and (previous := self._batch.view).next_offset > self.position:
+            self.position = previous.next_offset
+            self.leader_epoch = previous.partition_leader_epoch
         self._batch = None  # `batch_at` below may raise
-        self._remaining_records = 0
         if self._load_uncompressed_run(max_bytes):
             return True
         self._run = ()
-        self._chunks = iter(())
-        self._batch = None if self._next_at is None else batch_at(self._data, self._next_at)
-        batch = self._batch
-        if batch is None:
+        start, options = self._next_at, self._options
+        view = None if start is None else batch_at(self._data, start)
+        if start is None or view is None:
             self._next_at = None
-            self._start = len(self._data)
             return False
         self.decoded_bytes += BATCH_COST_BYTES
-        self._start = self._next_at or 0
-        self._next_at = self._start + batch.size_bytes
-        if (first := _header_offset(batch)) < 0:
+        self._batch = batch = OpenBatch(view, start)
+        self._next_at = start + view.size_bytes
+        if (first := _header_offset(view)) < 0:
             raise CorruptRecord(f"a batch cannot have offset {first}", offset=first)
-        if _has_invalid_range(batch, self._high_watermark):
+        if _has_invalid_range(view, self._high_watermark):
             raise CorruptRecord(
-                f"a batch of {batch.count} records from {batch.base_offset} on claims to end"
-                f" at {batch.last_offset}, but the log ends at {self._high_watermark}",
-                offset=batch.base_offset,
+                f"a batch of {view.count} records from {view.base_offset} on claims to end"
+                f" at {view.last_offset}, but the log ends at {self._high_watermark}",
+                offset=view.base_offset,
             )
-        if batch.last_offset < self.position and not batch.is_control:
+        if view.last_offset < self.position and not view.is_control:
             return True
-        if self._max_inline_bytes is not None and batch.size_bytes > self._max_inline_bytes:
-            self.offloaded = OffloadedBatch(batch, self._check_crcs, self._max_decompressed_bytes)
+        if options.max_inline_bytes is not None and view.size_bytes > options.max_inline_bytes:
+            limit = options.max_decompressed_bytes
+            self.offloaded = OffloadedBatch(view, options.check_crcs, limit)
             return True
-        if self._check_crcs:
+        if options.check_crcs:
             # mutation: crc-not-checked
-            batch.check_crc()
+            view.check_crc()
         self._open_batch(batch)
         return True
 
@@ -284,14 +275,18 @@ class FetchedBatches:
         start = self._next_at
         if start is None or len(self._data) - start < BATCH_OVERHEAD_BYTES:
             return False
-        inline_limit, position = self._max_inline_bytes, self.position
-        max_bytes_in_run = self._max_decompressed_bytes
-        if inline_limit is not None:
-            max_bytes_in_run = min(max_bytes_in_run, inline_limit)
-        limit = start + max_bytes_in_run
-        budget_bytes = MAX_OFFSET if max_bytes is None else max_bytes - self.decoded_bytes
+        options, position = self._options, self.position
+        max_bytes_in_run = options.max_decompressed_bytes
+        if options.max_inline_bytes is not None:
+            max_bytes_in_run = min(max_bytes_in_run, options.max_inline_bytes)
         batches = find_uncompressed_run(
-            self._data, start, limit, position, budget_bytes, self._high_watermark, self._check_crcs
+            self._data,
+            start,
+            start + max_bytes_in_run,
+            position,
+            MAX_OFFSET if max_bytes is None else max_bytes - self.decoded_bytes,
+            self._high_watermark,
+            options.check_crcs,
         )
         if not batches:
             return False
@@ -302,7 +297,6 @@ class FetchedBatches:
             return False
         _, self._next_at, stop, _, last, _, leader_epoch = batches[-1]
         self.decoded_bytes += BATCH_COST_BYTES * len(batches) + self._next_at - start
-        self._start = start
         self._pending = Segment(columns, first, stop, TimestampType.CREATE_TIME, leader_epoch)
         self._pending_next_offset = last + 1
         self._run = batches
@@ -315,37 +309,40 @@ class FetchedBatches:
         assert self._batch is not None
         self._open_batch(self._batch)
 
-    def _open_batch(self, batch: BatchView) -> None:
+    def _open_batch(self, batch: OpenBatch) -> None:
         """Set up the record chunks of a batch, unless the application must not see its records."""
+        view, aborted = batch.view, self._aborted_transactions
+        inline_limit = self._options.max_inline_bytes
+        limit = self._options.max_decompressed_bytes
         # mutation: control-records-returned
-        if (self._committed_only and self._is_aborted(batch)) or batch.is_control:
+        if (aborted is not None and aborted.include(view, limit)) or view.is_control:
             return
-        inline_limit, limit = self._max_inline_bytes, self._max_decompressed_bytes
         if (
             inline_limit is not None
             and inline_limit < limit
-            and not batch.try_decompress(inline_limit)
+            and not view.try_decompress(inline_limit)
         ):
             # The checksum is verified already.
-            self.offloaded = OffloadedBatch(batch, check_crcs=False, max_decompressed_bytes=limit)
+            self.offloaded = OffloadedBatch(view, check_crcs=False, max_decompressed_bytes=limit)
             return
-        if batch.is_uncompressed_legacy_message:
-            columns, self._next_at = read_legacy_run(self._data, self._start, self._check_crcs)
-            self._chunks = iter((columns,))
-            # From here on `batch` represents all messages of the run.
-            batch.last_offset = columns.offsets[-1]
+        if view.is_uncompressed_legacy_message:
+            check_crcs = self._options.check_crcs
+            columns, self._next_at = read_legacy_run(self._data, batch.start, check_crcs)
+            # From here on `view` represents all messages of the run.
+            view.last_offset = columns.offsets[-1]
+            batch.chunks = iter((columns,))
         else:
-            self._chunks = batch.chunks(limit)
-        self._remaining_records = batch.count if batch.magic == MAGIC_V2 else 0
+            batch.chunks = view.chunks(limit)
+        batch.remaining_records = view.count if view.magic == MAGIC_V2 else 0
 
     def _end_of_corrupt_batch(self) -> int | None:
         """Return the offset after the corrupt batch, by the next batch or by its own header.
 
         None if neither is plausible.
         """
-        batch = self._batch
-        if batch is None:
+        if self._batch is None:
             return None
+        batch = self._batch.view
         end: int | None = None
         try:
             following = None if self._next_at is None else batch_at(self._data, self._next_at)
@@ -358,42 +355,21 @@ class FetchedBatches:
             end = batch.next_offset
         return end if end is not None and self.position < end <= MAX_OFFSET else None
 
-    def _visible_segment(self, columns: Columns) -> Segment | None:
+    def _visible_segment(self, batch: OpenBatch, columns: Columns) -> Segment | None:
         """Return the records at or after `position`, None if there are none."""
-        batch = self._batch
-        assert batch is not None
-        if batch.magic < MAGIC_V2:
-            _check_order(batch, columns.offsets)
+        view = batch.view
+        if view.magic < MAGIC_V2:
+            _check_order(view, columns.offsets)
         count = len(columns)
-        self.decoded_bytes += len(columns.data) * count // max(batch.count, count, 1)
-        self._remaining_records -= count
+        self.decoded_bytes += len(columns.data) * count // max(view.count, count, 1)
+        batch.remaining_records -= count
         # mutation: records-before-position-returned
         start = bisect_left(columns.offsets, self.position)
         if start == count:
             return None
-        last = batch.next_offset if self._remaining_records <= 0 else columns.offsets[-1] + 1
+        last = view.next_offset if batch.remaining_records <= 0 else columns.offsets[-1] + 1
         self._pending_next_offset = max(last, self.position)
-        return Segment(columns, start, count, batch.timestamp_type, batch.partition_leader_epoch)
-
-    def _is_aborted(self, batch: BatchView) -> bool:
-        """Return True if the batch belongs to an aborted transaction (KIP-98).
-
-        Call it for each batch in order: it tracks which transactions begin and end.
-        """
-        if batch.producer_id < 0:
-            return False
-        # mutation: single-aborted-batch-returned
-        while self._aborted and self._aborted[-1][1] <= batch.last_offset:
-            self._aborted_producers.add(self._aborted.pop()[0])
-        if batch.producer_id not in self._aborted_producers:
-            return False
-        if batch.is_control:
-            if control_type(batch, self._max_decompressed_bytes) == ABORT_MARKER:
-                # mutation: abort-marker-ignored
-                self._aborted_producers.discard(batch.producer_id)
-            return False
-        # mutation: aborted-records-returned
-        return batch.is_transactional
+        return Segment(columns, start, count, view.timestamp_type, view.partition_leader_epoch)
 
 
 def _has_invalid_range(batch: BatchView, high_watermark: int | None) -> bool:
@@ -422,31 +398,15 @@ def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
         raise CorruptRecord("a message's offset is past its wrapper's", offset=batch.last_offset)
 
 
-def control_type(
-    batch: BatchView, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-) -> int | None:
-    """Return the type of a control batch (0 abort, 1 commit), None if compaction left it empty."""
-    first = next(batch.chunks(max_decompressed_bytes, max_records=1), None)
-    if first is None or not len(first):
-        return None
-    key = first.key(0)
-    if key is None or len(key) < 4:
-        raise CorruptRecord("a control record has no type", offset=batch.base_offset)
-    return int.from_bytes(key[2:4], signed=True)
-
-
 def decode_fetch(
     topic: str,
     partition: int,
     data: Buffer | None,
     fetch_offset: int,
+    options: DecodeOptions = DEFAULT_OPTIONS,
     *,
-    check_crcs: bool = True,
-    isolation: int = IsolationLevel.READ_UNCOMMITTED,
     aborted: Iterable[tuple[int, int]] | None = (),
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     high_watermark: int | None = None,
-    max_inline_bytes: int | None = None,
 ) -> FetchedBatches:
     """Return the batches of one partition of a fetch response; null `data` is empty."""
     return FetchedBatches(
@@ -454,12 +414,9 @@ def decode_fetch(
         partition,
         b"" if data is None else data,
         fetch_offset,
-        check_crcs=check_crcs,
-        isolation=isolation,
+        options,
         aborted=aborted or (),
-        max_decompressed_bytes=max_decompressed_bytes,
         high_watermark=high_watermark,
-        max_inline_bytes=max_inline_bytes,
     )
 
 

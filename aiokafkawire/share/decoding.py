@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records import Buffer, FetchedBatches, Records
+from aiokafkawire.records import Buffer, DecodeOptions, FetchedBatches, Records, decode_fetch
 from aiokafkawire.runtime import Runtime, checkpoint
 
 from .session_events import AcquiredOffsets
@@ -67,19 +67,14 @@ async def decode_acquired(
         max_decompressed_bytes: Maximum size of one batch.
     """
     decoded = DecodedRecords([], [])
+    options = DecodeOptions(
+        check_crcs, max_decompressed_bytes=max_decompressed_bytes, max_inline_bytes=INLINE_BYTES
+    )
     if not acquired:
         return decoded
     begin: int | None = acquired[0].first
     while begin is not None:
-        batches = FetchedBatches(
-            topic,
-            partition,
-            b"" if data is None else data,
-            begin,
-            check_crcs=check_crcs,
-            max_decompressed_bytes=max_decompressed_bytes,
-            max_inline_bytes=INLINE_BYTES,
-        )
+        batches = decode_fetch(topic, partition, data, begin, options)
         parts, error = await _take_all(runtime, batches)
         wanted = [
             part._replace(first=max(part.first, begin)) for part in acquired if part.last >= begin

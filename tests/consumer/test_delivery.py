@@ -14,7 +14,7 @@ from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.consumer.partition_states import CorruptionFound, Fetching, Halted, Seek
 from aiokafkawire.consumer.record_cursor import CURSOR_RECORDS
 from aiokafkawire.errors import CorruptRecord, KafkaError
-from aiokafkawire.records import control_batch, decode_fetch, find_fetched_range
+from aiokafkawire.records import DecodeOptions, control_batch, decode_fetch, find_fetched_range
 from aiokafkawire.records.uncompressed_runs import BATCH_COST_BYTES
 from aiokafkawire.runtime import Supervisor
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -221,7 +221,7 @@ def offloaded(tp: TopicPartition) -> AssignedPartition:
     """Return a partition whose only batch must be decompressed first."""
     data = log(3)
     buffer = FetchBuffer(0)
-    batches = decode_fetch(*tp, data, 0, max_inline_bytes=len(data) - 1)
+    batches = decode_fetch(*tp, data, 0, DecodeOptions(max_inline_bytes=len(data) - 1))
     buffer.add(batches, len(data), find_fetched_range(data, 0))
     return AssignedPartition(tp, "earliest", Fetching(buffer))
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from aiokafkawire.consumer import fetch_buffer as buffer_module
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records import FetchedRange, control_batch, decode_fetch, find_fetched_range
+from aiokafkawire.records import (
+    DecodeOptions,
+    FetchedRange,
+    control_batch,
+    decode_fetch,
+    find_fetched_range,
+)
 
 from .record_data import P0, fetched, log
 
@@ -55,7 +61,7 @@ def test_decoded_records_free_the_buffer() -> None:
 def test_decoding_is_suspended_for_a_batch_to_decompress_in_a_thread() -> None:
     buffer = FetchBuffer(0)
     data = log(3)
-    batches = decode_fetch(*P0, data, 0, max_inline_bytes=len(data) - 1)
+    batches = decode_fetch(*P0, data, 0, DecodeOptions(max_inline_bytes=len(data) - 1))
     buffer.add(batches, len(data), find_fetched_range(data, 0))
     assert buffer.take(10, "a") is None
     assert buffer.suspended_batches is batches

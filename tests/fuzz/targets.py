@@ -17,7 +17,7 @@ from aiokafkawire.errors import (
     MalformedMessage,
     UnsupportedVersion,
 )
-from aiokafkawire.records import decode_fetch, validate_produced
+from aiokafkawire.records import DecodeOptions, IsolationLevel, decode_fetch, validate_produced
 from aiokafkawire.wire import consumer_protocol, kafka07, proposal
 from aiokafkawire.wire.api import APIS, ApiKey
 from aiokafkawire.wire.frame import MIN_FRAME_BYTES, FrameReader
@@ -133,10 +133,12 @@ def batches(raw: bytes) -> None:
         0,
         data,
         raw[1],
-        check_crcs=bool(how & CHECKED),
-        isolation=int(bool(how & COMMITTED)),
+        DecodeOptions(
+            bool(how & CHECKED),
+            IsolationLevel(bool(how & COMMITTED)),
+            MAX_UNPACKED_BYTES,
+        ),
         aborted=[(1, 0), (2, 3)],
-        max_decompressed_bytes=MAX_UNPACKED_BYTES,
         high_watermark=200 if how & MARKED else None,
     )
     before = -1

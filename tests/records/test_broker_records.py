@@ -17,9 +17,9 @@ from aiokafkawire.records import (
     legacy,
     validate_produced,
 )
+from aiokafkawire.records.aborted_transactions import control_type
 from aiokafkawire.records.broker_records import recompress
 from aiokafkawire.records.builder import BatchBuilder
-from aiokafkawire.records.fetch import control_type
 from aiokafkawire.types import TimestampType
 
 from .record_data import ROWS, batch, patched, raw_batch, record, view

@@ -7,6 +7,7 @@ import pytest
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import (
     Compression,
+    DecodeOptions,
     FetchedBatches,
     IsolationLevel,
     control_batch,
@@ -15,9 +16,11 @@ from aiokafkawire.records import (
     legacy,
     partial_message_size,
 )
-from aiokafkawire.records.fetch import control_type
+from aiokafkawire.records.aborted_transactions import control_type
 
 from .record_data import batch, patched, raw_batch, record, with_crc
+
+READ_COMMITTED = DecodeOptions(isolation=IsolationLevel.READ_COMMITTED)
 
 
 def marker(producer_id: int, offset: int, commit: bool) -> bytes:
@@ -77,7 +80,7 @@ def test_damage_comes_after_what_is_good_and_stays() -> None:
         assert not fetched.exhausted
     with pytest.raises(CorruptRecord):
         list(decode_fetch("orders", 7, data, 10))
-    unchecked = decode_fetch("orders", 7, data, 10, check_crcs=False)
+    unchecked = decode_fetch("orders", 7, data, 10, DecodeOptions(check_crcs=False))
     assert unchecked.take(99).offsets() == list(range(10, 22))
 
 
@@ -130,9 +133,7 @@ def test_aborted_transactions() -> None:
         + marker(2, 28, commit=True)
     )
     expected = [*range(14, 18), *range(19, 23), *range(24, 28)]
-    committed = decode_fetch(
-        "t", 0, data, 10, isolation=IsolationLevel.READ_COMMITTED, aborted=[(1, 10)]
-    )
+    committed = decode_fetch("t", 0, data, 10, READ_COMMITTED, aborted=[(1, 10)])
     assert committed.take(99).offsets() == expected
     assert committed.position == 29
     everything = decode_fetch("t", 0, data, 10, aborted=[(1, 10)])
@@ -145,19 +146,19 @@ def test_several_transactions_of_one_producer_end_each_by_its_marker() -> None:
         transactional(base, 1) + marker(1, base + 4, commit=base in {20, 40})
         for base in (10, 20, 30, 40)
     )
-    fetched = decode_fetch("t", 0, data, 10, isolation=1, aborted=[(1, 30), (1, 10)])
+    fetched = decode_fetch("t", 0, data, 10, READ_COMMITTED, aborted=[(1, 30), (1, 10)])
     assert fetched.take(99).offsets() == [*range(20, 24), *range(40, 44)]
     assert fetched.position == 45
 
 
 def test_an_aborted_tail_is_passed_over_to_its_end() -> None:
     data = batch(base_offset=10) + transactional(14, 1) + marker(1, 18, commit=False)
-    fetched = decode_fetch("t", 0, data, 10, isolation=1, aborted=[(1, 14)])
+    fetched = decode_fetch("t", 0, data, 10, READ_COMMITTED, aborted=[(1, 14)])
     assert fetched.take(4).next_offset == 14
     assert fetched.take(1).next_offset == 19
-    begun_inside = decode_fetch("t", 0, data, 16, isolation=1, aborted=[(1, 14)])
+    begun_inside = decode_fetch("t", 0, data, 16, READ_COMMITTED, aborted=[(1, 14)])
     assert begun_inside.take(1).next_offset == 19
-    only_the_marker = decode_fetch("t", 0, marker(1, 18, commit=False), 18, isolation=1)
+    only_the_marker = decode_fetch("t", 0, marker(1, 18, commit=False), 18, READ_COMMITTED)
     assert only_the_marker.take(1).next_offset == 19
 
 
@@ -172,13 +173,13 @@ def test_what_a_list_of_aborted_transactions_may_say() -> None:
         + batch(base_offset=23, producer_id=2, producer_epoch=0, base_sequence=4)
     )
     # From a negative offset on: as if it had begun before what was fetched.
-    fetched = decode_fetch("t", 0, data, 6, isolation=1, aborted=unordered)
+    fetched = decode_fetch("t", 0, data, 6, READ_COMMITTED, aborted=unordered)
     assert fetched.take(99).offsets() == [*range(6, 10), *range(23, 27)]
     without = [entry for entry in unordered if entry != (1, -5)]
-    fetched = decode_fetch("t", 0, data, 6, isolation=1, aborted=without)
+    fetched = decode_fetch("t", 0, data, 6, READ_COMMITTED, aborted=without)
     assert fetched.take(99).offsets() == [*range(6, 14), *range(23, 27)]
     many = [(number, 2**40 - number) for number in range(100_000)]
-    assert len(decode_fetch("t", 0, data, 6, isolation=1, aborted=many).take(99)) == 20
+    assert len(decode_fetch("t", 0, data, 6, READ_COMMITTED, aborted=many).take(99)) == 20
 
 
 def test_only_the_first_record_of_a_control_batch_is_decoded() -> None:
@@ -191,21 +192,21 @@ def test_only_the_first_record_of_a_control_batch_is_decoded() -> None:
     (control,) = iter_batches(data)
     assert control_type(control) == 0
     assert control._columns is None
-    fetched = decode_fetch("t", 0, data, 0, isolation=1, aborted=[(1, 0)])
+    fetched = decode_fetch("t", 0, data, 0, READ_COMMITTED, aborted=[(1, 0)])
     assert fetched.take(1).next_offset == 50_000
 
 
 def test_a_control_batch_that_lies() -> None:
     data = patched(batch([(0, b"ab", None, ())], producer_id=1, control=True), 0, ">q", 5)
     with pytest.raises(CorruptRecord, match="no type"):
-        decode_fetch("t", 0, data, 0, isolation=1, aborted=[(1, 0)]).take(1)
+        decode_fetch("t", 0, data, 0, READ_COMMITTED, aborted=[(1, 0)]).take(1)
     assert decode_fetch("t", 0, data, 0).take(1).next_offset == 6
 
 
 def test_a_control_batch_that_compaction_left_empty() -> None:
     empty = raw_batch(b"", 0, last_delta=0, base_offset=14, attributes=48)
     data = transactional(10, 1) + patched(empty, 43, ">q", 1) + transactional(15, 1)
-    fetched = decode_fetch("t", 0, data, 10, isolation=1, aborted=[(1, 10)])
+    fetched = decode_fetch("t", 0, data, 10, READ_COMMITTED, aborted=[(1, 10)])
     assert fetched.take(99).next_offset == 19
     assert fetched.exhausted
 
@@ -222,10 +223,11 @@ def test_offsets_in_a_wrapper_that_lie(offsets: list[int]) -> None:
 def test_the_limit_of_decompression_is_the_callers() -> None:
     for magic in (1, 2):
         data = batch([(0, None, bytes(5000), ())], compression=Compression.GZIP, magic=magic)
-        fetched = decode_fetch("t", 0, data, 0, max_decompressed_bytes=4096)
+        fetched = decode_fetch("t", 0, data, 0, DecodeOptions(max_decompressed_bytes=4096))
         with pytest.raises(CorruptRecord, match="more than 4096 bytes"):
             fetched.take(1)
-        assert len(decode_fetch("t", 0, data, 0, max_decompressed_bytes=8192).take(1)) == 1
+        fetched = decode_fetch("t", 0, data, 0, DecodeOptions(max_decompressed_bytes=8192))
+        assert len(fetched.take(1)) == 1
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -279,7 +281,7 @@ def test_damage_in_a_run_of_old_messages(check_crcs: bool, fits: bool) -> None:
     messages = [*old_messages(1, [10, 11]), bytes(damaged), *old_messages(1, [13])]
     if fits:
         messages[2] = with_crc(messages[2])
-    fetched = decode_fetch("t", 0, b"".join(messages), 10, check_crcs=check_crcs)
+    fetched = decode_fetch("t", 0, b"".join(messages), 10, DecodeOptions(check_crcs=check_crcs))
     assert fetched.take(99).offsets() == [10, 11]
     with pytest.raises(CorruptRecord) as caught:
         fetched.take(99)
@@ -385,7 +387,7 @@ def test_a_batch_that_is_large_when_it_is_decompressed_waits_to_be_unpacked(
         large = patched(large, 0, ">q", 17)  # a wrapper bears its last offset
     assert len(large) < 4_000
     data = batch(base_offset=10) + large + batch(base_offset=18)
-    fetched = decode_fetch("t", 0, data, 10, max_inline_bytes=4_000)
+    fetched = decode_fetch("t", 0, data, 10, DecodeOptions(max_inline_bytes=4_000))
     assert fetched.take(99).offsets() == [10, 11, 12, 13]
     for _ in range(2):
         assert len(fetched.take(99)) == 0
@@ -393,14 +395,15 @@ def test_a_batch_that_is_large_when_it_is_decompressed_waits_to_be_unpacked(
     assert fetched.offloaded is not None
     fetched.offloaded.decompress()
     assert fetched.take(5).offsets() == [14, 15, 16, 17, 18]
-    assert decode_fetch("t", 0, data, 10, max_inline_bytes=15_000).take(99).next_offset == 22
+    fetched = decode_fetch("t", 0, data, 10, DecodeOptions(max_inline_bytes=15_000))
+    assert fetched.take(99).next_offset == 22
 
 
 def test_a_batch_that_is_large_as_it_is_waits_to_be_checked() -> None:
     data = bytearray(batch(LARGE, base_offset=14))
     for damage in (0, 1):
         data[-1] ^= damage
-        fetched = decode_fetch("t", 0, bytes(data), 14, max_inline_bytes=4_000)
+        fetched = decode_fetch("t", 0, bytes(data), 14, DecodeOptions(max_inline_bytes=4_000))
         assert len(fetched.take(99)) == 0
         assert fetched.offloaded is not None
         fetched.offloaded.decompress()
@@ -414,7 +417,8 @@ def test_a_batch_that_is_large_as_it_is_waits_to_be_checked() -> None:
 
 def test_the_limit_of_decompression_holds_for_what_is_unpacked_elsewhere() -> None:
     data = batch(LARGE, compression=Compression.ZSTD)
-    fetched = decode_fetch("t", 0, data, 0, max_inline_bytes=1_000, max_decompressed_bytes=5_000)
+    options = DecodeOptions(max_inline_bytes=1_000, max_decompressed_bytes=5_000)
+    fetched = decode_fetch("t", 0, data, 0, options)
     assert len(fetched.take(99)) == 0
     assert fetched.offloaded is not None
     fetched.offloaded.decompress()
@@ -473,7 +477,7 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
     for short in (True, False):
         if not short:
             monkeypatch.setattr(FetchedBatches, "_load_uncompressed_run", lambda *_: False)
-        fetched = decode_fetch("t", 0, data, 9, isolation=1, high_watermark=high_watermark)
+        fetched = decode_fetch("t", 0, data, 9, READ_COMMITTED, high_watermark=high_watermark)
         seen: list[object] = []
         for size in (1, 2, 99, 99):
             try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.records import FetchedBatches, IsolationLevel, decode_fetch
+from aiokafkawire.records import DecodeOptions, FetchedBatches, IsolationLevel, decode_fetch
 
 from .vectors import load, unbase64
 
@@ -20,7 +20,9 @@ def fetched(vector: dict[str, Any], isolation: IsolationLevel) -> FetchedBatches
         for transaction in vector["abortedTransactions"]
     ]
     data, offset = unbase64(vector["bytes"]), vector["fetchOffset"]
-    return decode_fetch("topic", 3, data, offset, isolation=isolation, aborted=aborted)
+    return decode_fetch(
+        "topic", 3, data, offset, DecodeOptions(isolation=isolation), aborted=aborted
+    )
 
 
 def as_tuples(records: Any) -> list[tuple[int, bytes | None, bytes | None]]:

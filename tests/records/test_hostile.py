@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records import decode_fetch, down_convert, iter_batches, validate_produced
+from aiokafkawire.records import (
+    DecodeOptions,
+    IsolationLevel,
+    decode_fetch,
+    down_convert,
+    iter_batches,
+    validate_produced,
+)
 
 from .record_data import with_crcs
 from .vectors import load, unbase64
@@ -24,10 +31,12 @@ SEEDS = [
 
 def assert_read_or_refused(data: bytes) -> None:
     """Each way in which bytes from outside are read."""
-    fetched = decode_fetch(
-        "t", 0, data, 0, check_crcs=False, isolation=1, aborted=[(1, 0)],
+    options = DecodeOptions(
+        check_crcs=False,
+        isolation=IsolationLevel.READ_COMMITTED,
         max_decompressed_bytes=LIMIT,
-    )  # fmt: skip
+    )
+    fetched = decode_fetch("t", 0, data, 0, options, aborted=[(1, 0)])
     failure = None
     try:
         for records in fetched:

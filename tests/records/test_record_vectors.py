@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire import records
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records.fetch import control_type
+from aiokafkawire.records.aborted_transactions import control_type
 from aiokafkawire.types import TimestampType
 
 from .vectors import load, unbase64

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import (
     Compression,
+    DecodeOptions,
     FetchedBatches,
+    IsolationLevel,
     control_batch,
     decode_fetch,
     uncompressed_runs,
@@ -248,7 +250,9 @@ def test_a_record_cannot_reach_through_the_header_between_two_batches() -> None:
     over = len(following) - 1  # so that the byte after it, a count of headers, is the last one
     data = reaching_over(20, over) + following
     for check_crcs in (True, False):
-        fetched = decode_fetch("t", 0, log(3, start=10) + data, 10, check_crcs=check_crcs)
+        fetched = decode_fetch(
+            "t", 0, log(3, start=10) + data, 10, DecodeOptions(check_crcs=check_crcs)
+        )
         assert fetched.take(9).offsets() == [10, 11, 12]
         with pytest.raises(CorruptRecord, match="past the end") as caught:
             fetched.take(9)
@@ -341,13 +345,13 @@ def test_large_batches_are_not_decoded_at_once() -> None:
     size = len(data) // 3
     for max_inline_bytes, expected in ((size, [3, 3, 3]), (2 * size, [6, 3]), (3 * size, [9])):
         for limit in (
-            {"max_inline_bytes": max_inline_bytes},
-            {"max_decompressed_bytes": max_inline_bytes},
+            DecodeOptions(max_inline_bytes=max_inline_bytes),
+            DecodeOptions(max_decompressed_bytes=max_inline_bytes),
         ):
-            records = decode_fetch("t", 0, data, 0, **limit).take(99)
+            records = decode_fetch("t", 0, data, 0, limit).take(99)
             assert [segment.stop for segment in records.segments] == expected
     for max_inline_bytes in (size - 1, 0):
-        fetched = decode_fetch("t", 0, data, 0, max_inline_bytes=max_inline_bytes)
+        fetched = decode_fetch("t", 0, data, 0, DecodeOptions(max_inline_bytes=max_inline_bytes))
         assert not fetched.take(99)
         assert fetched.offloaded is not None
 
@@ -366,10 +370,10 @@ def read_as(way: str, max_records: int, max_bytes: int) -> Iterator[None]:
 
 
 def take_all(
-    data: bytes, sizes: Sequence[int], max_bytes: int | None, offset: int, **options: Any
+    data: bytes, sizes: Sequence[int], max_bytes: int | None, offset: int, **response: Any
 ) -> tuple[list[object], list[object]]:
     """Return the results of each call of `take`, and the final state."""
-    fetched = decode_fetch("t", 3, data, offset, **options)
+    fetched = decode_fetch("t", 3, data, offset, **response)
     seen: list[object] = []
     records: list[object] = []
     failure: object = None
@@ -473,21 +477,26 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
     ),
     st.fixed_dictionaries(
         {
-            "check_crcs": st.booleans(),
-            "isolation": st.integers(0, 1),
+            "options": st.builds(
+                DecodeOptions,
+                check_crcs=st.booleans(),
+                isolation=st.sampled_from(IsolationLevel),
+                max_inline_bytes=st.sampled_from([None, None, 300, 4_000]),
+            ),
             "aborted": st.sampled_from([(), ((1, 3),), ((0, 9), (2, 2))]),
             "high_watermark": st.sampled_from([None, 0, 12, 100]),
-            "max_inline_bytes": st.sampled_from([None, None, 300, 4_000]),
         }
     ),
 )
-@example((log(2, 3) + damaged(log(2, start=5)), 7), [1, 3], 0, (4_096, 400), {"check_crcs": True})
+@example(
+    (log(2, 3) + damaged(log(2, start=5)), 7), [1, 3], 0, (4_096, 400), {"options": DecodeOptions()}
+)
 def test_reading_gives_equal_results_with_and_without_runs(
     log: tuple[bytes, int],
     sizes: list[int],
     offset: int,
     bounds: tuple[int, int],
-    options: dict[str, Any],
+    response: dict[str, Any],
 ) -> None:
     data, end = log
     offset = min(offset, end)
@@ -495,7 +504,7 @@ def test_reading_gives_equal_results_with_and_without_runs(
         results = []
         for way in ("runs", "one by one", "none is plain"):
             with read_as(way, *bounds):
-                results.append(take_all(data, sizes, room, offset, **options))
+                results.append(take_all(data, sizes, room, offset, **response))
         runs, *others = results
         for other in others:
             if room is None:

@@ -22,7 +22,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionContents,
     TransactionState,
 )
-from aiokafkawire.records import IsolationLevel, decode_fetch
+from aiokafkawire.records import DecodeOptions, IsolationLevel, decode_fetch
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import assign_offsets
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
@@ -159,7 +159,7 @@ class Model(RuleBasedStateMachine):
             tp.partition,
             data,
             0,
-            isolation=IsolationLevel.READ_COMMITTED,
+            DecodeOptions(isolation=IsolationLevel.READ_COMMITTED),
             aborted=aborted,
         )
         return [record.value for records in batches for record in records]

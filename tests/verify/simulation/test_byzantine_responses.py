@@ -8,7 +8,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, SeenRequest
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.records import BatchBuilder, decode_fetch
+from aiokafkawire.records import BatchBuilder, DecodeOptions, decode_fetch
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -65,7 +65,9 @@ def test_a_false_batch_is_rejected_and_a_good_one_is_not(kind: str) -> None:
     assert bad.endswith(good)
     assert len(bad) < MAX_UNPACKED_BYTES
     with pytest.raises(CorruptRecord) as caught:
-        decode_fetch("orders", 0, bad, 10, max_decompressed_bytes=MAX_UNPACKED_BYTES).take(100)
+        decode_fetch(
+            "orders", 0, bad, 10, DecodeOptions(max_decompressed_bytes=MAX_UNPACKED_BYTES)
+        ).take(100)
     assert (caught.value.topic, caught.value.partition) == ("orders", 0)
 
 
