@@ -158,9 +158,7 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
             check_ports=functools.partial(check_ports, nodes=nodes),
         )
         self._node_ids = range(1, nodes + 1)
-        self._host = host
         self._kafka07_bind = None if kafka07_port is None else Address(host, kafka07_port)
-        self._advertised_host = advertised_host
         self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
         self._authorizer = None if acls is None else self._make_authorizer(acls, super_users)
         self._faults = Faults()
@@ -397,12 +395,12 @@ class Broker(StateCalls, BrokerTopicCalls, FaultCalls):
         self, listeners: Sequence[BrokerListener], node_id: int
     ) -> Mapping[str, Address]:
         """Return the address to bind for each listener of a node."""
-        ports = self._listeners.ports
+        host, ports = self._listeners.host, self._listeners.ports
         # All nodes are in this process: others need not reach a listener without authentication.
-        internal_host = self._host if self._has_own_runtime else LOOPBACK
+        internal_host = host if self._has_own_runtime else LOOPBACK
         return {
             each.name: Address(
-                internal_host if each.is_internal else self._host,
+                internal_host if each.is_internal else host,
                 ports[each.name][node_id - 1] if each.name in ports else 0,
             )
             for each in listeners

@@ -15,6 +15,7 @@ from aiokafkawire.broker.authentication.credentials import CredentialStore
 from aiokafkawire.broker.authentication.tokens import TokenValidator
 from aiokafkawire.config import SecurityProtocol, did_you_mean, is_encodable
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.runtime import Address
 from aiokafkawire.security import Secret
 from aiokafkawire.security.scram import MAX_ITERATIONS, MIN_ITERATIONS
 
@@ -109,9 +110,12 @@ class BrokerListener:
 class ListenerSettings:
     """Checked arguments of a broker, from which it makes its listeners when it starts.
 
-    `ports` has the ports of a listener by node, or nothing for free ones.
+    `ports` has the ports of a listener by node, or nothing for free ones. Clients connect to
+    `advertised_host`, by default the address that is bound.
     """
 
+    host: str
+    advertised_host: str | None
     protocols: Sequence[SecurityProtocol]
     ports: Mapping[str, Sequence[int]]
     context: ssl.SSLContext | None = None
@@ -124,6 +128,10 @@ class ListenerSettings:
     def inter_broker_listener(self) -> str:
         """Kafka's `inter.broker.listener.name`; only nodes that replicate have an INTERNAL one."""
         return PLAINTEXT if PLAINTEXT in self.protocols else INTERNAL
+
+    def advertise(self, bound: Address) -> Address:
+        """Return the address that clients receive in place of a bound one."""
+        return Address(self.advertised_host or bound.host, bound.port)
 
     def client_options(
         self, protocol: SecurityProtocol, username: str | None, mechanism: str | None
@@ -200,6 +208,8 @@ def resolve_listeners(
         {} if settings is None else {name: Secret(text) for name, text in settings.users.items()}
     )
     return ListenerSettings(
+        host,
+        advertised_host,
         protocols,
         listener_ports,
         context,

@@ -31,8 +31,6 @@ class BrokerBase(BaseClient[BrokerState]):
     options: BrokerConfig
     requests: RequestLog
     _runtime: Runtime | None
-    _host: str
-    _advertised_host: str | None
     _listeners: ListenerSettings
     _authorizer: Authorizer | None
     _faults: Faults
@@ -75,7 +73,8 @@ class BrokerBase(BaseClient[BrokerState]):
             reason = "the port is in use by another process" if in_use else str(error)
             address = ", ".join(str(each.port) for each in addresses.values())
             raise KafkaError(
-                f"node {node.node_id} cannot listen on port {address} of {self._host}: {reason}"
+                f"node {node.node_id} cannot listen on port {address} of {self._listeners.host}:"
+                f" {reason}"
             ) from error
 
     def _register_node(self, node: Node, state: BrokerState) -> None:
@@ -84,7 +83,7 @@ class BrokerBase(BaseClient[BrokerState]):
         sessions = FetchSessionCache(self._runtime.rng, self.options.max_fetch_sessions)
         state.fetch_sessions[node.node_id] = sessions
         for name, bound in node.addresses.items():
-            advertised = Address(self._advertised_host or bound.host, bound.port)
+            advertised = self._listeners.advertise(bound)
             state.listener_addresses.setdefault(name, {})[node.node_id] = advertised
         state.addresses[node.node_id] = state.listener_addresses[self._first_listener][node.node_id]
         if state.replication is not None:

@@ -82,7 +82,7 @@ class StateCalls(BrokerBase):
         node = self._kafka07
         if node is None or node.address is None:
             raise KafkaError("the broker has no Kafka 0.7 port: create it with kafka07_port=0")
-        return str(Address(self._advertised_host or node.address.host, node.address.port))
+        return str(self._listeners.advertise(node.address))
 
     @property
     def nodes(self) -> Mapping[int, Address]:
