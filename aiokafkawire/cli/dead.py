@@ -23,6 +23,8 @@ from aiokafkawire.cli.common_options import SuggestingGroup, json_option
 from aiokafkawire.cli.error_text import CommandFailed, printable
 from aiokafkawire.cli.json_lines import to_json
 from aiokafkawire.cli.partition_arguments import expand_partitions, parse_partitions
+from aiokafkawire.cli.standard_streams import print_stderr
+from aiokafkawire.cli.tables import pluralize
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.types import TopicPartition
@@ -89,14 +91,29 @@ def error_option(function: Any) -> Any:
 @error_option
 @click.argument("topic", metavar=TOPIC_METAVAR)
 def list_command(admin: AdminCommand, *, as_json: bool, error: str | None, topic: str) -> int:
-    """Print where each dead letter of TOPIC comes from, and why it failed."""
+    """Print where each dead letter of TOPIC comes from, and why it failed.
+
+    Records whose headers do not say where they come from are no dead letters: they are counted on
+    stderr.
+    """
 
     async def show(client: Admin) -> Errors:
-        rows = [letter.row async for letter in _letters(admin, client, topic, error=error)]
+        rows: list[dict[str, Any]] = []
+        others = 0
+        async for letter in _letters(admin, client, topic, error=error):
+            if letter.content is None:
+                others += 1
+            else:
+                rows.append(letter.row)
         if not as_json:
             for row in rows:
                 row["message"] = row["message"] and row["message"][:SHOWN_CHARACTERS]
         await admin.print_rows(rows, "dead letters", as_json=as_json)
+        if others and not admin.quiet:
+            print_stderr(
+                f"% left out {pluralize(others, 'record')} of {topic} without the headers of a dead"
+                " letter"
+            )
         return ()
 
     return admin.execute(show)
