@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +171,9 @@ async def _share_reports(
 ) -> dict[str, GroupReport | KafkaError]:
     described = await client.describe_share_groups(names, return_errors=True)
     offsets = await client.list_share_group_offsets(names, return_errors=True)
+    ends = await _end_offsets(
+        client, {tp for starts in split_errors(offsets)[0].values() for tp in starts}
+    )
     reports: dict[str, GroupReport | KafkaError] = {}
     for name, group in described.items():
         starts = offsets[name]
@@ -181,7 +184,7 @@ async def _share_reports(
             reports[name] = starts
             continue
         rows = tuple(
-            OffsetRow(tp, start.start_offset, None, start.lag)
+            OffsetRow(tp, start.start_offset, ends.get(tp), start.lag)
             for tp, start in sorted(starts.items())
             if start is not None
         )
@@ -193,19 +196,12 @@ async def _committed(
     client: Admin, names: Sequence[str], reports: Mapping[str, GroupReport]
 ) -> tuple[dict[str, tuple[OffsetRow, ...]], list[KafkaError]]:
     """Return committed offsets, ends and lags of groups; assigned partitions may have none."""
-    from aiokafkawire.admin import OffsetSpec  # noqa: PLC0415 - it imports every message
-
     if not names:
         return {}, []
     lags, errors = split_errors(await client.lag(names, return_errors=True))
     owned = {tp for name in names for each in reports[name].members for tp in each.partitions}
     uncommitted = owned - {tp for lag in lags.values() for tp in lag.partitions}
-    ends: dict[TopicPartition, int | None] = {}
-    if uncommitted:
-        listed = await client.list_offsets(
-            dict.fromkeys(sorted(uncommitted), OffsetSpec.LATEST), return_errors=True
-        )
-        ends = {tp: each.offset for tp, each in split_errors(listed)[0].items()}
+    ends = await _end_offsets(client, uncommitted)
     rows: dict[str, tuple[OffsetRow, ...]] = {}
     for name, lag in lags.items():
         owners = {tp: each.member_id for each in reports[name].members for tp in each.partitions}
@@ -216,6 +212,19 @@ async def _committed(
             for tp in sorted({*lag.partitions, *owners})
         )
     return rows, errors
+
+
+async def _end_offsets(
+    client: Admin, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int | None]:
+    """Return the log end offsets of the partitions that could be read."""
+    from aiokafkawire.admin import OffsetSpec  # noqa: PLC0415 - it imports every message
+
+    if not partitions:
+        return {}
+    specs = dict.fromkeys(sorted(partitions), OffsetSpec.LATEST)
+    listed = await client.list_offsets(specs, return_errors=True)
+    return {tp: each.offset for tp, each in split_errors(listed)[0].items()}
 
 
 def _consumer_report(group: ConsumerGroupDescription) -> GroupReport:
@@ -378,7 +387,14 @@ def group_text(group: GroupReport) -> str:
             member.member_id: number for number, member in enumerate(group.members, 1)
         }
         text += format_table(
-            ("topic", "partition", "committed", "end", "lag", "member"),
+            (
+                "topic",
+                "partition",
+                "start" if group.group_type == "Share" else "committed",
+                "end",
+                "lag",
+                "member",
+            ),
             [
                 (*each.partition, each.committed, each.end, each.lag, names.get(each.member_id))
                 for each in group.offsets

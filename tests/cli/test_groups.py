@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -136,10 +137,24 @@ def test_a_share_group_reads_well():
         protocol_type="share",
         protocol="",
         coordinator=2,
-        offsets=(OffsetRow(TopicPartition("orders", 0), 10, None, 4),),
+        offsets=(OffsetRow(TopicPartition("orders", 0), 10, 14, 4),),
     )
     assert group_text(group) == (
         "billing: Share group, Stable, coordinator 2, 0 members, lag 4\n"
-        "  topic   partition  committed  end  lag  member\n"
-        "  orders          0         10  -      4  -\n"
+        "  topic   partition  start  end  lag  member\n"
+        "  orders          0     10   14    4  -\n"
     )
+
+
+@slow
+def test_a_share_group_is_described_with_its_end_offsets(
+    cli: Cli, servers: str, lines: Callable[[bytes], str]
+) -> None:
+    assert cli("topics", "create", "-b", servers, "shared", "-p", "1")[0] == 0
+    reset = "share.auto.offset.reset=earliest"
+    assert cli("configs", "set", "-b", servers, "--group", "sharing", reset)[0] == 0
+    assert cli("produce", "-b", servers, "-t", "shared", "-l", lines(b"1\n2\n3\n"))[0] == 0
+    assert cli("consume", "-b", servers, "--share", "sharing", "shared", "-c", "1")[0] == 0
+    out = cli("groups", "describe", "-b", servers, "sharing", "--json")[1]
+    (row,) = json.loads(out)["offsets"]
+    assert (row["committed"], row["end"], row["lag"]) == (1, 3, 2)
