@@ -233,6 +233,11 @@ class ConsumerSession(Session):
         return record
 
     @property
+    def close_waits_for(self) -> str:
+        """Noun for the log: whom `close` waits for now."""
+        return "the rebalance listener" if self.in_callback else super().close_waits_for
+
+    @property
     def in_callback(self) -> bool:
         """True while a rebalance callback runs. Until it ends, no records may be delivered."""
         return self.delivery.pending_callbacks > 0

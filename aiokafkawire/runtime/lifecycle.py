@@ -59,6 +59,11 @@ class Session:
 
     __slots__ = ()
 
+    @property
+    def close_waits_for(self) -> str:
+        """Noun for the log: whom closing the session waits for now."""
+        return "brokers"
+
     def on_task_failed(self, failure: KafkaError) -> None:
         """Wake all waiting calls: a task raised an exception it did not handle, which is a bug."""
 
@@ -267,7 +272,9 @@ class Lifecycle(Generic[S]):
             if session is not None and self.supervisor.is_running:
                 with anyio.CancelScope(deadline=deadline, shield=True) as scope:
                     self.supervisor.on_stopping = scope.cancel
-                    self.supervisor.spawn(self._warn_if_slow, deadline, name="warn of slow close")
+                    self.supervisor.spawn(
+                        self._warn_if_slow, session, deadline, name="warn of slow close"
+                    )
                     await close_session(session)
         except Exception:
             # After a task failed, closing often fails for the same reason: raise the first failure.
@@ -279,7 +286,7 @@ class Lifecycle(Generic[S]):
         finally:
             await self._stop_tasks()
 
-    async def _warn_if_slow(self, deadline: float) -> None:
+    async def _warn_if_slow(self, session: S, deadline: float) -> None:
         """Log why closing takes long, for a user who pressed Ctrl-C."""
         if deadline == NEVER:
             return
@@ -288,9 +295,10 @@ class Lifecycle(Generic[S]):
         if left_s < 0.5:  # the wait is about to end
             return
         logger.warning(
-            "%s: still closing: waiting up to %.0f s more for brokers; Ctrl-C stops the wait",
+            "%s: still closing: waiting up to %.0f s more for %s; Ctrl-C stops the wait",
             self.supervisor.name,
             left_s,
+            session.close_waits_for,
             extra=dict(self.supervisor.fields),
         )
 

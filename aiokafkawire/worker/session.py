@@ -212,6 +212,13 @@ class WorkerSession(Session, RebalanceListener):
             with anyio.CancelScope(shield=True, deadline=limit):
                 await self._stop_clients()
 
+    @property
+    def close_waits_for(self) -> str:
+        """Noun for the log: whom `close` waits for now."""
+        if any(work.running for work in self.scheduler.partitions):
+            return "running handlers"
+        return super().close_waits_for
+
     async def _stop_clients(self) -> None:
         try:
             await self.clients.stop()

@@ -33,6 +33,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Records, compression
 from aiokafkawire.records import batch as batch_module
+from aiokafkawire.runtime import lifecycle
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.elapsed import ends_within
@@ -738,6 +739,24 @@ async def test_a_listener_cannot_stop_its_consumer() -> None:
                 await reader.getone()
             # The consumer continues, as after any other exception of the listener.
             assert [record.value for record in await read(reader, 1)] == numbers(0, 1)
+
+
+async def test_a_slow_stop_names_the_listener(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02)
+
+    class Slow(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: object) -> None:
+            while "still closing" not in caplog.text:  # noqa: ASYNC110 - a log has no event
+                await anyio.sleep(0.01)
+
+    with anyio.fail_after(TIMEOUT_S):
+        async with orders_broker(records=1) as broker, consumer(broker, group_id="g") as reader:
+            reader.subscribe(["orders"], listener=Slow())
+            await reader.getone()
+    (message,) = [message for message in caplog.messages if "still closing" in message]
+    assert message.endswith("s more for the rebalance listener; Ctrl-C stops the wait")
 
 
 async def test_reading_without_a_subscription_raises_at_once():

@@ -26,6 +26,7 @@ from aiokafkawire.errors import (
     PartialFailure,
 )
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import lifecycle
 from aiokafkawire.testing import Answer, ApiKey, Close, ErrorCode
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import RetryPolicy, Worker, executor, session
@@ -178,6 +179,24 @@ async def test_a_cancelled_run_cancels_handlers(broker: Broker):
             group.start_soon(worker.run)
             await running.wait()
             group.cancel_scope.cancel()
+
+
+async def test_a_slow_stop_names_the_handlers(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02)
+    worker = make_worker(broker, drain_timeout_ms=60_000)
+    text = "worker of group billing: still closing: waiting up to "
+
+    @worker.on("orders")
+    async def process(record: Any) -> None:
+        worker.request_stop()
+        await wait_for(lambda: text in caplog.text)
+
+    with anyio.fail_after(WITHIN_S):
+        await worker.run()
+    (message,) = [message for message in caplog.messages if message.startswith(text)]
+    assert message.endswith("s more for running handlers; Ctrl-C stops the wait")
 
 
 async def test_a_stop_while_the_worker_connects_ends_run():
