@@ -147,7 +147,11 @@ def application() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code. Print an error as one line on stderr."""
+    """Run a command and return its exit code. Print an error as one line on stderr.
+
+    Raises:
+        SystemExit: A worker exits with this code.
+    """
     streams = sys.stdout, sys.stderr
     try:
         given = None if arguments is None else list(arguments)
@@ -165,6 +169,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     except SystemExit:
+        if sys.stdout is streams[0]:
+            raise
         # The reader of stdout has exited, as `head` does: click wraps the streams and exits with 1.
         sys.stdout, sys.stderr = streams
         redirect_to_null(sys.stdout)

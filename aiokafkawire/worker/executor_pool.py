@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Clock, Supervisor, checkpoint, current_task
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.executor import MAX_RECORDS_PER_RUN, Executor, HandlerFailed
+from aiokafkawire.worker.failure_log import log_exit
 from aiokafkawire.worker.scheduler import Scheduler
 
 __all__ = ("ExecutorPool",)
@@ -127,11 +128,14 @@ class ExecutorPool:
             before = item.index
             try:
                 await executor.run(item)
-            except HandlerFailed as failed:
-                # The record stays unfinished, so that it is not committed.
+            except (HandlerFailed, SystemExit) as failed:
+                # The record stays unfinished, so that it is not committed. `sys.exit` in a handler
+                # would end the event loop at once.
                 scheduler.drain([work.tp for work in scheduler.partitions])
+                if isinstance(failed, SystemExit):
+                    log_exit(item, failed, self._supervisor.fields)
                 scheduler.abandon(item)
-                self._on_failure(failed.__cause__)
+                self._on_failure(failed if isinstance(failed, SystemExit) else failed.__cause__)
             except BaseException:
                 scheduler.abandon(item)
                 self._item_ended.set()

@@ -19,7 +19,7 @@ from aiokafkawire.worker.retry_policy import (
     WriteDeadLetter,
 )
 
-__all__ = ("log_dead_letter", "log_failed_attempt")
+__all__ = ("log_dead_letter", "log_exit", "log_failed_attempt")
 
 logger = logging.getLogger("aiokafkawire.worker")
 
@@ -65,6 +65,19 @@ def _text(item: WorkItem, decision: Decision) -> str:
         case WriteDeadLetter(reason):
             then = reason
     return f"{failed}; {then}: {item.failures.error!r}"
+
+
+def log_exit(item: WorkItem, error: SystemExit, fields: Mapping[str, object]) -> None:
+    """Log that a handler called `sys.exit`."""
+    tp, offset = item.partition.tp, item.record.offset
+    logger.error(
+        "%s offset %d: %s called sys.exit(%r); the worker stops, and the record is delivered again",
+        tp,
+        offset,
+        item.handler.name,
+        error.code,
+        extra=log_fields(fields, error=error, tp=tp, offset=offset),
+    )
 
 
 def log_dead_letter(failed: FailedRecord, topic: str, fields: Mapping[str, object]) -> None:

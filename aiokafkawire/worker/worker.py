@@ -247,7 +247,8 @@ class Worker(BaseClient[WorkerSession]):
         delivered again.
 
         Raises:
-            KafkaError: The consumer failed permanently, or a start failed.
+            KafkaError: The consumer failed permanently, or a start failed. Or a handler has called
+                `sys.exit`; `__cause__` is its `SystemExit`.
             Exception: With `on_exhausted="stop"`, the last exception of a handler.
         """
         try:
@@ -310,10 +311,17 @@ class Worker(BaseClient[WorkerSession]):
             backend_options: Options of `anyio.run`, such as `{"use_uvloop": True}`.
 
         Raises:
-            SystemExit: A second signal came; the code is 128 plus its number.
+            SystemExit: A second signal came; the code is 128 plus its number. Or a handler has
+                called `sys.exit`; the code is that of the call.
             KafkaError: See `run`.
         """
-        number = anyio.run(self._run_with_signals, backend=backend, backend_options=backend_options)
+        options = backend_options
+        try:
+            number = anyio.run(self._run_with_signals, backend=backend, backend_options=options)
+        except KafkaError as error:
+            if isinstance(error.__cause__, SystemExit):
+                raise error.__cause__ from None
+            raise
         if number is not None:
             raise SystemExit(CANCELLED_EXIT + number)
 

@@ -121,6 +121,35 @@ def test_the_log_is_that_of_the_module_or_has_the_level(
     assert line in done.stderr
 
 
+EXITING = """
+import sys
+from aiokafkawire import Worker
+
+worker = Worker(bootstrap_servers={servers!r}, group_id={group!r})
+
+@worker.on("exiting")
+async def process(record):
+    sys.exit({code!r})
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(("code", "returned"), [(3, 3), ("the disk is full", 1)])
+def test_sys_exit_in_a_handler_ends_the_worker_with_its_code(
+    servers: str, module: str, backend: str, code: object, returned: int
+):
+    group = f"exiting-{backend}-{returned}"
+    text = EXITING.format(servers=servers, group=group, code=code)
+    Path(f"{module}.py").write_text(text, "utf-8")
+    assert aiokafkawire("produce", "exiting", "-b", servers, stdin=b"1\n").returncode == 0
+    level = ("--log-level", "warning")
+    done = aiokafkawire("worker", "--backend", backend, *level, f"{module}:worker")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == returned, lines
+    assert f"process called sys.exit({code!r}); the worker stops, and the record" in lines[0]
+    assert lines[1:] == ([code] if returned == 1 else [])
+
+
 RELOADED = """
 from pathlib import Path
 from aiokafkawire import Worker

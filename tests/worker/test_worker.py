@@ -29,7 +29,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import lifecycle
 from aiokafkawire.testing import Answer, ApiKey, Close, ErrorCode
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker import RetryPolicy, Worker, executor, session
+from aiokafkawire.worker import BatchPolicy, RetryPolicy, Worker, executor, session
 from aiokafkawire.worker.metrics import collect_metrics
 from tests.leaks import nothing_left
 from tests.worker.helpers import ignore, record
@@ -316,6 +316,27 @@ async def test_a_handler_that_raises_a_base_exception_fails_the_worker(broker: B
 
     with anyio.fail_after(WITHIN_S), pytest.raises(KafkaError, match="a handler raised Stop"):
         await worker.run()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"batch": BatchPolicy()}], ids=["record", "batch"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread"])
+async def test_a_handler_that_exits_stops_the_worker(
+    broker: Broker, arguments: dict[str, Any], is_async: bool
+):
+    worker = make_worker(broker)
+
+    def process(record: Any) -> None:
+        sys.exit(3)
+
+    async def process_async(record: Any) -> None:
+        sys.exit(3)
+
+    worker.on("orders", **arguments)(process_async if is_async else process)
+    with anyio.fail_after(WITHIN_S), pytest.raises(KafkaError, match="SystemExit") as raised:
+        await worker.run()
+    assert isinstance(raised.value.__cause__, SystemExit)
+    assert raised.value.__cause__.code == 3
+    assert await committed(broker) in {None, 0}
 
 
 async def test_a_worker_does_not_read_what_it_writes(broker: Broker):
