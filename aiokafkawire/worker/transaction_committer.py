@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeGuard
 
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
     AuthorizationFailed,
     BrokerError,
+    ClientClosed,
     KafkaError,
     RecordTooLarge,
     RequestTimedOut,
@@ -116,7 +118,8 @@ class TransactionCommitter(Committer):
         else:
             self._interrupted = None
             self._scheduler.finish_transaction(content)
-            self._consumer.mark_committed(content.offsets)
+            with suppress(ClientClosed):  # a worker that stops waits for a limited time
+                self._consumer.mark_committed(content.offsets)
             for _, finished in content.finished:
                 if finished.failed is not None:
                     log_dead_letter(finished.failed, finished.output[0].topic, self._fields)

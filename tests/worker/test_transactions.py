@@ -11,6 +11,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
+    ClientClosed,
     IllegalState,
     InvalidOption,
     ProducerFenced,
@@ -483,6 +484,25 @@ async def test_offsets_of_partitions_lost_during_the_writes_are_not_committed(
                 lost.set()
     assert await committed(broker) is None
     assert await values(broker, "bills", "read_committed") == []
+
+
+async def test_a_transaction_may_end_while_the_consumer_is_closed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    """`close` waits for a transaction no longer than half of `close_timeout_ms`."""
+
+    def is_closing(_: object) -> None:
+        raise ClientClosed("the consumer is closing")
+
+    worker = billing_worker(broker, commit_interval_ms=60_000)
+    with anyio.fail_after(60):
+        async with worker:
+            session = worker._lifecycle.require_session()
+            await until(lambda: worker.metrics()["records_processed_total"] == 5)
+            monkeypatch.setattr(session.clients.consumer, "mark_committed", is_closing)
+            await session.committer.commit()
+            assert not session.scheduler.offsets_to_commit()
+    assert await committed(broker) == 5
 
 
 # --- wrong use ---
