@@ -6,19 +6,23 @@ import base64
 import dataclasses
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 
+from aiokafkawire.admin import Admin
 from aiokafkawire.broker import Acl
 from aiokafkawire.broker.configs import ConfigResourceType
 from aiokafkawire.broker.groups.offsets import CommittedOffset
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.worker.finished_records import PREFIX, FinishedRecords, encode_metadata
 from verify.simulation.harness import Harness
 from verify.simulation.plan import PlannedClient, Step
 from verify.simulation.worker_ledger import WorkerLedger
 
-__all__ = ("ACLS", "METADATA", "WorkerFaults", "draw_worker_faults")
+__all__ = ("ACLS", "METADATA", "WorkerFaults", "draw_worker_faults", "remove_members")
 
 ACLS = (
     Acl("User:*", "All", topic="*"),
@@ -34,6 +38,8 @@ SMALL_BYTES = (100, 300)
 METADATA = ("text", "other offset", "damaged")
 """Forms of metadata that the worker must not trust."""
 
+ADMIN_HOST = "10.0.3.1"
+
 CLAIMED = 1_000
 """Records that foreign metadata names as finished."""
 
@@ -41,7 +47,7 @@ CLAIMED = 1_000
 def draw_worker_faults(
     rng: random.Random, workers: Sequence[PlannedClient], partitions: int, to_s: float
 ) -> list[Step]:
-    """Draw faults of the dead letter topic, compactions, and metadata of other programs."""
+    """Draw faults of dead letters, compactions, metadata of other programs, and removals."""
 
     def step(kind: str, **arguments: Any) -> Step:
         return Step(round(rng.uniform(0.1, to_s), 3), kind, arguments)
@@ -60,7 +66,19 @@ def draw_worker_faults(
         # The next owner reads it.
         died = {"worker": rng.choice(workers).name, "for_s": 0.5, "silent": False}
         steps.append(Step(steps[-1].at_s, "die", died))
+    steps += [step("remove members") for _ in range(rng.choice((0, 0, 1, 3)))]
     return steps
+
+
+async def remove_members(harness: Harness, group: str) -> None:
+    """Remove all members of a group, as an administrator may: they lose their partitions."""
+    options = {"request_timeout_ms": 2_000, "default_api_timeout_ms": 3_000}
+    admin = Admin(**harness.client_options, **options, client_id="admin")
+    try:
+        async with with_runtime(admin, harness.runtime(ADMIN_HOST)):
+            await admin.remove_members_from_consumer_group(group)
+    except KafkaError as error:
+        harness.note(f"admin: {error}")
 
 
 class WorkerFaults:
@@ -87,6 +105,7 @@ class WorkerFaults:
         harness.on("delete dead letters", self.delete_dead_letters)
         harness.on("compact", self.compact)
         harness.on("foreign metadata", self.write_foreign_metadata)
+        harness.on("remove members", partial(remove_members, harness, group))
 
     # --- dead letters ---
 

@@ -93,6 +93,9 @@ def test_plans_have_every_kind_of_handler_and_step():
 
 def test_many_of_60_plans_have_each_failure():
     plans = [draw(worker.SCENARIO, seed) for seed in range(60)]
+    places = Counter(plan.options["poison"] for plan in plans)
+    assert min(places["first"], places["last"], places["alone"]) > 1
+    assert all(plan.records == 1 for plan in plans if plan.options["poison"] == "alone")
     limits = Counter(plan.options["timeout_ms"] for plan in plans)
     assert min(limits[None], limits[1_000], limits[4_000]) > 5
 

@@ -23,7 +23,7 @@ def test_many_of_60_plans_have_each_fault() -> None:
             for step in plan.steps
         }
     )
-    faults = ["compact", "forbid dead letters", "delete dead letters"]
+    faults = ["compact", "remove members", "forbid dead letters", "delete dead letters"]
     for kind in [
         *((name, None, None) for name in faults),
         *(("limit dead letters", None, size) for size in (100, 300)),
@@ -38,7 +38,7 @@ def test_many_of_60_plans_remove_members_while_one_record_fits_into_the_buffer()
         plan
         for plan in plans
         if plan.options["buffer_memory_bytes"] == exactly_once.SMALL_BUFFER
-        and any(step.kind == "remove members" for step in plan.steps)
+        and any(step.kind == "remove members while writing" for step in plan.steps)
     ]
     assert len(found) > 10
 

@@ -9,16 +9,13 @@ from functools import partial
 
 import anyio
 
-from aiokafkawire.admin import Admin
 from aiokafkawire.broker import Delay, SeenRequest
-from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime import with_runtime
 from aiokafkawire.wire import ApiKey
 from verify.simulation.harness import Harness
 from verify.simulation.plan import Plan, PlannedClient, Step
 from verify.simulation.scenario import Scenario
 from verify.simulation.scenarios import worker
-from verify.simulation.scenarios.group_workers import CLIENT
+from verify.simulation.worker_faults import remove_members
 
 __all__ = ("SCENARIO",)
 
@@ -26,8 +23,6 @@ SMALL_BUFFER = 1_000
 """Buffer of a producer that holds one output record, or one copy in a retry topic."""
 
 BUFFER = 32 * 1024 * 1024
-
-ADMIN_HOST = "10.0.3.1"
 
 LATE_WRITE_S = 0.4
 """Delay of each Produce request of a worker before the members are removed, and after that."""
@@ -56,7 +51,7 @@ def draw_removals(rng: random.Random, workers: Sequence[PlannedClient]) -> list[
     return [
         Step(
             round(rng.uniform(1, worker.TO_S), 3),
-            "remove members",
+            "remove members while writing",
             {"writer": rng.choice(workers).name, "late_s": round(rng.uniform(1.5, 4), 3)},
         )
         for _ in range(rng.choice((1, 3)))
@@ -64,11 +59,11 @@ def draw_removals(rng: random.Random, workers: Sequence[PlannedClient]) -> list[
 
 
 async def run(harness: Harness) -> None:
-    harness.on("remove members", partial(remove_members, harness))
+    harness.on("remove members while writing", partial(remove_members_while_writing, harness))
     await worker.run(harness)
 
 
-async def remove_members(harness: Harness, writer: str, late_s: float) -> None:
+async def remove_members_while_writing(harness: Harness, writer: str, late_s: float) -> None:
     """Remove all members while a worker writes the output of many records, one by one.
 
     The records accumulate because the end of the transaction before is late.
@@ -94,21 +89,10 @@ async def remove_members(harness: Harness, writer: str, late_s: float) -> None:
     ]
     with anyio.move_on_after(2 * late_s):
         await writing.wait()
-    await _remove_all(harness)
+    await remove_members(harness, worker.GROUP)
     await anyio.sleep(late_s)
     for rule in rules:
         rule.remove()
-
-
-async def _remove_all(harness: Harness) -> None:
-    """Remove all members of the group, as an administrator may."""
-    options = {**CLIENT, "client_id": "admin", "default_api_timeout_ms": 3_000}
-    admin = with_runtime(Admin(**harness.client_options, **options), harness.runtime(ADMIN_HOST))
-    try:
-        async with admin:
-            await admin.remove_members_from_consumer_group(worker.GROUP)
-    except KafkaError as error:
-        harness.note(f"admin: {error}")
 
 
 SCENARIO = Scenario("exactly_once", draw, run, worker.guarantees)

@@ -106,7 +106,7 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
         "connect_on_start": rng.random() < 0.8,
         "pause_after_failures": rng.choice((None, None, 1, 3)),
         "on_exhausted": rng.choice(("dead_letter", "dead_letter", "reject")),
-        "timeout_ms": worker.draw_timeout_ms(rng),
+        "timeout_ms": rng.choice((None, 1_000)),
     }
 
 

@@ -101,7 +101,7 @@ def draw(rng: random.Random) -> Plan:
         network={"max_delay_s": rng.choice((0.002, 0.02))},
         topics={TOPIC: partitions},
         options=options,
-        records=rng.choice((20, 60, 150)),
+        records=1 if options["poison"] == "alone" else rng.choice((20, 60, 150)),
         clients=(sender, *workers),
         steps=tuple(sorted(shorter_stalls(steps, options), key=lambda step: step.at_s)),
     )
@@ -135,13 +135,9 @@ def _draw_options(rng: random.Random) -> dict[str, Any]:
         "strategy": rng.choice(("cooperative-sticky", "range")),
         "pause_after_failures": rng.choice((None, None, 1, 3)),
         "commit_finished_records": rng.random() < 0.5,
-        "timeout_ms": draw_timeout_ms(rng),
+        "timeout_ms": rng.choice((None, None, 1_000, 4_000)),
+        "poison": rng.choices((None, "first", "last", "alone"), (7, 1, 1, 1))[0],
     }
-
-
-def draw_timeout_ms(rng: random.Random) -> int | None:
-    """Draw the time limit of one attempt."""
-    return rng.choice((None, None, 1_000, 4_000))
 
 
 def draw_clock_jumps(rng: random.Random, scene: Scene) -> list[Step]:
@@ -242,11 +238,15 @@ async def send(harness: Harness, client: PlannedClient) -> None:
         0 if kind == "hang" and harness.plan.options["timeout_ms"] is None else weight
         for kind, weight in zip(KINDS, WEIGHTS, strict=True)
     ]
+    places = {"first": 0, "last": harness.plan.records - 1, "alone": 0}
+    poison = places.get(harness.plan.options.get("poison"))
     pause_s = 2 * client.arguments.get("for_s", TO_S) / max(harness.plan.records, 1)
     async with make_producer(harness, client.name, client.host) as sender:
-        for _ in range(harness.plan.records):
-            key = f"k{rng.randrange(keys)}"
-            value = sender.value(f"{rng.choices(KINDS, weights)[0]},{key}".encode())
+        for number in range(harness.plan.records):
+            key, kind = f"k{rng.randrange(keys)}", rng.choices(KINDS, weights)[0]
+            if number == poison:
+                kind = "poison"
+            value = sender.value(f"{kind},{key}".encode())
             try:
                 await sender.send_and_wait(TOPIC, value, key=key.encode())
             except KafkaError as error:
@@ -299,10 +299,9 @@ def is_exactly_once(plan: Plan) -> bool:
 
 
 def _guarantee(plan: Plan) -> dict[str, Any]:
-    producer_options = {"delivery_timeout_ms": 6_000}
+    producer_options = {"delivery_timeout_ms": 6_000, "max_block_ms": 5_000}
     if not is_exactly_once(plan):
         return {"producer_options": producer_options}
-    producer_options["max_block_ms"] = 5_000
     for name in ("transaction_timeout_ms", "buffer_memory_bytes"):
         producer_options[name] = plan.options[name]
     return {"processing_guarantee": "exactly_once_v2", "producer_options": producer_options}
