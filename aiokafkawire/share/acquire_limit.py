@@ -26,6 +26,14 @@ class AcquireLimit:
         self._counted_at = now
         self._delivered = 0
 
+    @property
+    def prefetch_below(self) -> int:
+        """Number of buffered records below which more are acquired ahead.
+
+        An application that is fast would otherwise wait for each fetch.
+        """
+        return self.records - self._minimum + self._minimum // 2
+
     def update(self, delivered: int, now: float) -> int:
         """Return the limit, after `delivered` records in total."""
         elapsed_s = now - self._counted_at

@@ -163,7 +163,7 @@ class ShareDelivery:
     @property
     def prefetch_below(self) -> int:
         """Number of buffered records below which more are acquired ahead."""
-        return self._limit.records // 2
+        return self._limit.prefetch_below
 
     def acquire_limit(self) -> int:
         """Return how many records a fetch asks for."""

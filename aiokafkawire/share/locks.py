@@ -31,6 +31,10 @@ class AcquisitionLock:
         renewed_until = self._renewed.get(offset)
         return self._expires_at if renewed_until is None else renewed_until
 
+    def all_expire_after(self, time: float) -> bool:
+        """Return whether no lock was renewed, and all expire after `time`."""
+        return not self._renewed and self._expires_at > time
+
     def expiries(self, first: int, last: int) -> list[tuple[int, int, float]]:
         """Return (first offset, last offset, time of expiry) for all offsets between two."""
         if not self._renewed:

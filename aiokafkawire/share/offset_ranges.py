@@ -38,6 +38,15 @@ class OffsetRanges(Generic[T]):
             return None
         return self._values[index]
 
+    def covers(self, first: int, last: int, value: T) -> bool:
+        """Return whether one range with this value, the same object, has all these offsets."""
+        index = bisect_left(self._lasts, last)
+        return (
+            index < len(self._firsts)
+            and self._firsts[index] <= first
+            and self._values[index] is value
+        )
+
     def within(self, first: int, last: int) -> list[tuple[int, int, T]]:
         """Return the ranges between two offsets, cut to these."""
         start, stop = self._overlap(first, last)

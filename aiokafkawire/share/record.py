@@ -49,6 +49,8 @@ class HeldRecords:
 
     def held_after(self, first: int, last: int, time: float) -> list[tuple[int, int]]:
         """Return the ranges of records between two offsets whose locks expire after `time`."""
+        if self.locks.covers(first, last, self.lock) and self.lock.all_expire_after(time):
+            return [(first, last)]
         return [
             (begin, end)
             for start, stop, lock in self.locks.within(first, last)

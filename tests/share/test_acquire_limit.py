@@ -27,3 +27,11 @@ def test_an_application_that_becomes_slow_gets_less() -> None:
     assert limit.update(50_000, 1.0) == 5_000
     assert limit.update(50_001, 1.01) == 5_000
     assert limit.update(50_100, 2.0) == 500
+
+
+@pytest.mark.parametrize(("delivered", "prefetch_below"), [(400, 250), (20_000, 1_750)])
+def test_records_are_acquired_ahead(delivered: int, prefetch_below: int) -> None:
+    limit = AcquireLimit(500, 7.0)
+    assert limit.prefetch_below == 250
+    limit.update(delivered, 8.0)
+    assert limit.prefetch_below == prefetch_below

@@ -44,6 +44,9 @@ def test_ranges_are_a_dict_of_offsets(
     assert [first for first, _, _ in ranges] == sorted(first for first, _, _ in ranges)
     assert [ranges.get(offset) for offset in range(21)] == [expected.get(o) for o in range(21)]
     assert spread(ranges.within(first, last)) == inside
+    for value in "abc":
+        only = dict.fromkeys(range(first, last + 1), value)
+        assert ranges.covers(first, last, value) == (inside == only)
     every = dict.fromkeys(range(first, last + 1), "d") | inside
     assert spread(ranges.filled(first, last, "d")) == every
 
