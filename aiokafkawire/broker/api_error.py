@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("ApiError", "StorageError")
+__all__ = ("ApiError", "StorageError", "invalid_request")
 
 
 class ApiError(Exception):
@@ -23,3 +23,8 @@ class StorageError(ApiError):
         self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, message: str | None = None
     ) -> None:
         super().__init__(code, message)
+
+
+def invalid_request(message: str) -> ApiError:
+    """Return the error of a request whose content is invalid."""
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

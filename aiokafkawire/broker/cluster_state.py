@@ -42,7 +42,7 @@ class ClusterState(ClusterTopics):
     @property
     def controller_id(self) -> int:
         """Id of the controller, -1 if no node is up."""
-        return self._first_live(self.node_ids, NO_LEADER)
+        return self._first_live(self.node_ids)
 
     def coordinator(self, key: str) -> int:
         """Return the coordinator of a group or transactional id, -1 if no node is up."""
@@ -97,7 +97,7 @@ class ClusterState(ClusterTopics):
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             if partition.leader == node_id:
-                partition.make_leader(self._first_live(partition.replicas, NO_LEADER))
+                partition.make_leader(self._first_live(partition.replicas))
 
     def _add_to_isr(self, node_id: int) -> None:
         for partition in self.partitions():
@@ -198,7 +198,7 @@ class ClusterState(ClusterTopics):
     def _replace_removed_leader(self, partition: Partition) -> None:
         """Elect a leader if the current one is no longer a replica."""
         if partition.leader not in partition.replicas:
-            partition.make_leader(self._first_live(partition.replicas, NO_LEADER))
+            partition.make_leader(self._first_live(partition.replicas))
 
     def _may_be_unclean(self, partition: Partition) -> bool:
         """Return True if the topic permits unclean leader election."""

@@ -331,7 +331,7 @@ class ClusterTopics:
     def _elect_leaders(self, partitions: Iterable[Partition]) -> None:
         """Elect the first live replica of each new partition."""
         for partition in partitions:
-            partition.leader = self._first_live(partition.replicas, NO_LEADER)
+            partition.leader = self._first_live(partition.replicas)
             partition.isr = [node for node in partition.replicas if node in self.live]
 
     def _delete_stale_logs(self, name: str, indexes: range) -> None:
@@ -350,8 +350,8 @@ class ClusterTopics:
             self.dynamic_configs.changed()
         self.topics.remove(topic)
 
-    def _first_live(self, candidates: Sequence[int], none: int) -> int:
-        return next((node for node in candidates if node in self.live), none)
+    def _first_live(self, candidates: Sequence[int]) -> int:
+        return next((node for node in candidates if node in self.live), NO_LEADER)
 
     def topic_config(self, topic: Topic, name: str, node_id: int) -> str:
         """Return the value of a config that applies to a topic on a node."""

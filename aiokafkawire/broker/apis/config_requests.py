@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, invalid_request
 from aiokafkawire.broker.configs import GROUP_CONFIGS, ConfigResourceType
 from aiokafkawire.broker.configs.definitions import ConfigDef
 from aiokafkawire.broker.configs.dynamic import DEFAULT_BROKER, MIN_INSYNC_REPLICAS
@@ -80,7 +80,7 @@ def alter_each(
     for resource, key in zip(resources, keys, strict=True):
         try:
             if keys.count(key) > 1:
-                raise _invalid("Each resource must appear at most once.")
+                raise invalid_request("Each resource must appear at most once.")
             authorize_configs(context, AclOperation.ALTER_CONFIGS, *key)
             _alter(context, resource, change(resource), validate_only=validate_only)
         except ApiError as error:
@@ -93,9 +93,9 @@ def alter_each(
 def check_config_names(configs: Sequence[ConfigChange], without_value: Sequence[str]) -> None:
     """Raise `ApiError` if a config is named twice or lacks a value."""
     if without_value:
-        raise _invalid(f"Null value not supported for : {', '.join(without_value)}")
+        raise invalid_request(f"Null value not supported for : {', '.join(without_value)}")
     if len({config.name for config in configs}) < len(configs):
-        raise _invalid("Error due to duplicate config keys")
+        raise invalid_request("Error due to duplicate config keys")
 
 
 def check_node_id(context: RequestContext, name: str) -> None:
@@ -103,9 +103,11 @@ def check_node_id(context: RequestContext, name: str) -> None:
     try:
         node_id = int(name)
     except ValueError:
-        raise _invalid(f"Node id must be an integer, but it is: {name}") from None
+        raise invalid_request(f"Node id must be an integer, but it is: {name}") from None
     if node_id != context.node_id:
-        raise _invalid(f"Unexpected broker id, expected {context.node_id}, but received {name}")
+        raise invalid_request(
+            f"Unexpected broker id, expected {context.node_id}, but received {name}"
+        )
 
 
 def _alter(
@@ -113,7 +115,7 @@ def _alter(
 ) -> None:
     name, cluster = resource.resource_name, context.cluster
     if resource.resource_type not in set(T):
-        raise _invalid(f"Unknown resource type {resource.resource_type}")
+        raise invalid_request(f"Unknown resource type {resource.resource_type}")
     resource_type = T(resource.resource_type)
     _check_resource_name(context, resource_type, name)
     if resource_type is T.TOPIC:
@@ -152,7 +154,7 @@ def _check_release(
 
 def _check_topic(context: RequestContext, name: str) -> None:
     if not name:
-        raise _invalid("Default topic resources are not allowed.")
+        raise invalid_request("Default topic resources are not allowed.")
     check_topic_name(name)
     if name not in context.cluster.all_topics():
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
@@ -164,9 +166,9 @@ def _check_resource_name(
     if resource_type is T.BROKER_LOGGER or (resource_type is T.BROKER and name != DEFAULT_BROKER):
         check_node_id(context, name)
     elif resource_type is T.GROUP and not name:
-        raise _invalid("Default group resources are not allowed.")
+        raise invalid_request("Default group resources are not allowed.")
     elif resource_type is T.CLIENT_METRICS and not name:
-        raise _invalid("Subscription name can't be empty")
+        raise invalid_request("Subscription name can't be empty")
 
 
 def _check_min_insync(
@@ -187,7 +189,3 @@ def _check_min_insync(
     if value == str(context.state.options.min_insync_replicas):
         del configs[MIN_INSYNC_REPLICAS]
     return configs
-
-
-def _invalid(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, invalid_request
 from aiokafkawire.broker.configs.definitions import (
     BOOLEAN,
     DOUBLE,
@@ -16,7 +16,6 @@ from aiokafkawire.broker.configs.definitions import (
     STRING,
     ConfigDef,
 )
-from aiokafkawire.wire import ErrorCode
 
 __all__ = ("BROKER_CONFIGS", "DYNAMIC_CONFIGS", "STATIC_CONFIGS", "validate_broker_configs")
 
@@ -385,10 +384,10 @@ def validate_broker_configs(configs: Mapping[str, str]) -> dict[str, str]:
     """
     fixed = [name for name in configs if name in STATIC_CONFIGS]
     if fixed:
-        raise _invalid(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        raise invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     of_listeners = [name for name in configs if _OF_A_LISTENER.fullmatch(name)]
     if of_listeners:
-        raise _invalid(
+        raise invalid_request(
             "These security configs can be dynamically updated only per-listener using the"
             f" listener prefix: [{', '.join(of_listeners)}]"
         )
@@ -396,7 +395,7 @@ def validate_broker_configs(configs: Mapping[str, str]) -> dict[str, str]:
         return {name: _parse(name, value) for name, value in configs.items()}
     except ApiError as error:
         # The broker refuses it before the controller sees it.
-        raise _invalid(str(error)) from error
+        raise invalid_request(str(error)) from error
 
 
 def _parse(name: str, value: str) -> str:
@@ -404,7 +403,3 @@ def _parse(name: str, value: str) -> str:
     if name in _THROTTLED_RATES:
         config = ConfigDef(LONG, low=0)
     return value if config is None else config.parse(name, value)
-
-
-def _invalid(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, message)

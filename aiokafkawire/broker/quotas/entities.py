@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.api_error import ApiError, invalid_request
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
@@ -114,7 +114,7 @@ class ClientQuotas:
             try:
                 keys = [key for key, _ in change.values]
                 if entity in results or len(set(keys)) != len(keys):
-                    raise _invalid(f"Ignoring duplicate entity {_java_text(entity)}")
+                    raise invalid_request(f"Ignoring duplicate entity {_java_text(entity)}")
                 self._check(entity, change)
             except ApiError as error:
                 results[entity] = error
@@ -158,7 +158,7 @@ class ClientQuotas:
         keys = _keys_of(change.entity)
         for key, value in change.values:
             if key not in keys:
-                raise _invalid(f"Invalid configuration key {key}")
+                raise invalid_request(f"Invalid configuration key {key}")
             if value is not None:
                 _check_value(key, value, keys[key])
         if entity not in self._values and len(self._values) >= MAX_ENTITIES:
@@ -184,10 +184,6 @@ def make_entity(names: Mapping[str, str | None]) -> Entity:
     return tuple((kind, names[kind]) for kind in (*known, *others))
 
 
-def _invalid(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, message)
-
-
 def _java_text(entity: Entity) -> str:
     """Return the entity as in Kafka's error messages."""
     pairs = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
@@ -197,22 +193,22 @@ def _java_text(entity: Entity) -> str:
 def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, type]:
     """Return the quotas that the entity can have. Raises `ApiError` for an invalid entity."""
     if not entity:
-        raise _invalid("Invalid empty client quota entity")
+        raise invalid_request("Invalid empty client quota entity")
     for kind, name in entity.items():
         if kind not in ENTITY_TYPES:
-            raise _invalid(f"Unhandled client quota entity type: {kind}")
+            raise invalid_request(f"Unhandled client quota entity type: {kind}")
         if name == "":
-            raise _invalid(f"Empty {kind} not supported")
+            raise invalid_request(f"Empty {kind} not supported")
     if IP not in entity:
         return CLIENT_KEYS
     if len(entity) > 1:
-        raise _invalid(
+        raise invalid_request(
             "Invalid quota entity combination, IP entity shouldnot be combined with User or"
             " ClientId"
         )
     address = entity[IP]
     if address is not None and not _is_address(address):
-        raise _invalid(f"{address} is not a valid IP or resolvable host.")
+        raise invalid_request(f"{address} is not a valid IP or resolvable host.")
     return IP_KEYS
 
 
@@ -226,18 +222,18 @@ def _is_address(text: str) -> bool:
 
 def _check_value(key: str, value: float, kind: type) -> None:
     if not value > 0:
-        raise _invalid(f"Quota {key} must be greater than 0")
+        raise invalid_request(f"Quota {key} must be greater than 0")
     if not math.isfinite(value) or (kind is int and abs(round(value) - value) > FRACTION):
-        raise _invalid(f"{key} cannot be a fractional value.")
+        raise invalid_request(f"{key} cannot be a fractional value.")
 
 
 def _check_filters(filters: Sequence[EntityFilter]) -> None:
     seen: set[str] = set()
     for each in filters:
         if not each.entity_type:
-            raise _invalid("Invalid empty entity type.")
+            raise invalid_request("Invalid empty entity type.")
         if each.entity_type in seen:
-            raise _invalid(
+            raise invalid_request(
                 f"Entity type {each.entity_type} cannot appear more than once in the filter."
             )
         if each.entity_type not in ENTITY_TYPES:
@@ -247,7 +243,7 @@ def _check_filters(filters: Sequence[EntityFilter]) -> None:
         seen.add(each.entity_type)
         _check_match(each)
     if IP in seen and len(seen) > 1:
-        raise _invalid(
+        raise invalid_request(
             "Invalid entity filter component combination. IP filter component should not be used"
             " with user or clientId filter component."
         )
@@ -257,9 +253,9 @@ def _check_match(condition: EntityFilter) -> None:
     names = {EXACT: "MATCH_TYPE_EXACT", DEFAULT: "MATCH_TYPE_DEFAULT", ANY: "MATCH_TYPE_SPECIFIED"}
     name = names.get(condition.match_type)
     if name is None:
-        raise _invalid(f"Unknown match type {condition.match_type}")
+        raise invalid_request(f"Unknown match type {condition.match_type}")
     if condition.match_type == EXACT:
         if condition.match is None:
-            raise _invalid(f"Request specified {name}, but set match string to null.")
+            raise invalid_request(f"Request specified {name}, but set match string to null.")
     elif condition.match is not None:
-        raise _invalid(f"Request specified {name}, but also specified a match string.")
+        raise invalid_request(f"Request specified {name}, but also specified a match string.")

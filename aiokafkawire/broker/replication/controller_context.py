@@ -99,7 +99,7 @@ class ControllerContext(ClusterState):
     def _elect_controller(self) -> None:
         if self._controller in self.live:
             return
-        self._controller = self._first_live(self.live, NO_LEADER)
+        self._controller = self._first_live(self.live)
         self.controller_epoch += self._controller != NO_LEADER
 
     # --- configs -----------------------------------------------------------------------------
