@@ -38,6 +38,7 @@ from aiokafkawire.worker.retry_policy import (
     decide,
 )
 from aiokafkawire.worker.scheduler import Scheduler
+from aiokafkawire.worker.waiting import note_wait
 
 __all__ = ("Executor", "HandlerTimedOut")
 
@@ -106,30 +107,48 @@ class Executor:
         self._observer = ProcessObserver.of(hooks)
         self._is_plain = self._observer is None and max_output_bytes is None
 
-    async def run(self, item: WorkItem) -> None:
+    def run(self, item: WorkItem) -> Awaitable[None]:
         """Process the records of a running item, until it has ended, yields or is delayed.
 
         Raises:
             HandlerFailed: A record has no attempts left, and the worker is to stop.
         """
-        finish_records, counters = self._scheduler.finish_records, self.counters
+        # If handlers of other records of the partition wait, this one probably does, too.
+        item.needs_checks = len(item.partition.running) > 1
+        run = self._run(item)
+        return run if item.needs_checks else note_wait(run, item, self._runtime.clock.now)
+
+    async def _run(self, item: WorkItem) -> None:
         # mutation: record-without-lock-processed
         if self._acknowledger is not None and not self._acknowledger.is_held(item.record):
-            finish_records(item)  # the acknowledgement fails, and the record is delivered again
+            self._scheduler.finish_records(item)  # its acknowledgement fails: it is delivered again
             return
         unwritten = item.failures.unwritten
         if unwritten is not None and not await self._write(item, unwritten.decision):
             return
         if item.handler.batch is not None or not self._is_plain:
             await self._run_batches(item)
-            return
+        else:
+            await self._run_records(item)
+
+    async def _run_records(self, item: WorkItem) -> None:
+        """Process the records of an item one by one.
+
+        Without failures, and until a handler waits, only the index of the item changes.
+        """
         now, handler, breaker = self._runtime.clock.now, item.handler, self._breaker
-        is_plain, function = handler.is_plain, handler.function
-        for record in item.records[item.index : min(item.index + self._run_limit(), item.end)]:
-            item.started = now()
+        is_plain, function, counters = handler.is_plain, handler.function, self.counters
+        item.started = now()
+        if not is_plain or self._checks_records or not item.is_undisturbed:
+            item.needs_checks = True
+        for record in item.next_records(self._run_limit()):
             try:
                 if is_plain:
-                    await function(WorkerRecord(item, record, record.key, record.value))
+                    given: WorkerRecord[Any, Any] = WorkerRecord()
+                    given._item, given._output, given.record = item, None, record
+                    given.key, given.value = record.key, record.value
+                    given.attempt = item.failures.total_attempts + 1 if item.needs_checks else 1
+                    await function(given)
                 else:
                     await self._within_limits(item, partial(self._process, item, record))
             except Postponed:
@@ -137,19 +156,32 @@ class Executor:
             except BaseException as error:
                 if not is_failure_of_callback(error):
                     raise
+                item.needs_checks = True
                 if not await self._on_failure(item, error):
                     return
             else:
                 counters.processed += 1
+                if not item.needs_checks:
+                    item.index += 1
+                    continue
                 if breaker is not None:
                     self._on_success(breaker, item)
                 if self.results is not None:
                     self.results.processed += record_results(item, is_processed=True)
-                if not finish_records(item):
+                if not self._scheduler.finish_records(item):
                     return
             if breaker is not None and not breaker.can_start:
                 break
-        self._scheduler.requeue(item)
+            item.started = now()
+        if item.index < item.end:
+            self._scheduler.requeue(item)
+        else:
+            self._scheduler.finish_records(item, 0)
+
+    @property
+    def _checks_records(self) -> bool:
+        """True if the result of each record is used."""
+        return self._breaker is not None or self.results is not None
 
     async def _run_batches(self, item: WorkItem) -> None:
         """Process the records of an item together, or one by one after `SplitBatch`.
@@ -331,7 +363,7 @@ class Executor:
         if item.partition.is_fenced:  # the next owner decides about the record
             self._scheduler.retry(item, 0.0)
             return False
-        failures, now_ms = item.failures, clock.wall_ms()
+        failures, now_ms = item.own_failures(), clock.wall_ms()
         failures.attempts += 1
         failures.error = error
         if failures.first_failure_ms is None:

@@ -112,7 +112,7 @@ class RecordIntake:
                 item = WorkItem([record], work, handler)
                 # A delivery that was not acknowledged may have ended a process.
                 # mutation: deliveries-do-not-count-as-attempts
-                item.failures.attempts = record.delivery_count - 1
+                item.own_failures().attempts = record.delivery_count - 1
                 self._scheduler.add(item)
         elif callable(handler.order_by):
             self._add_by_function(unfinished, work, handler)
@@ -155,7 +155,7 @@ class RecordIntake:
             failure.__cause__ = error
             handler = self._handlers[record.topic].failing(failure)
             item = WorkItem(work.offsets.add([record]), work, handler)
-            item.failures.attempts = record.delivery_count - 1
+            item.own_failures().attempts = record.delivery_count - 1
             self._scheduler.add(item)
 
     def _delayed_item(self, record: Record, work: PartitionWork, retry: RetryTopic) -> WorkItem:
@@ -172,9 +172,10 @@ class RecordIntake:
         except Exception as error:
             handler = handler.failing(error)
         item = WorkItem([record], work, handler, key)
-        item.failures.tier = state.tier
-        item.failures.earlier_attempts = state.attempts
-        item.failures.first_failure_ms = state.first_failure_ms
+        failures = item.own_failures()
+        failures.tier = state.tier
+        failures.earlier_attempts = state.attempts
+        failures.first_failure_ms = state.first_failure_ms
         # Clocks differ between hosts, so the delay is bounded by that of the topic.
         if handler is NO_HANDLER:
             return item

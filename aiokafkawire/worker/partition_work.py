@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -35,14 +35,14 @@ def records_size(records: Sequence[Record]) -> int:
     # `isinstance` is slow for an abstract Sequence.
     if type(records) is Records and not records.has_headers:
         return records.size_bytes
-    size = 0
-    for record in records:
-        if (key := record.key) is not None:
-            size += len(key)
-        if (value := record.value) is not None:
-            size += len(value)
-        for name, content in record.headers:
-            size += len(name) + len(content or b"")
+    return sum(map(record_size, records))
+
+
+def record_size(record: Record) -> int:
+    """Return the bytes of the key, the value and the headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, content in record.headers:
+        size += len(name) + len(content or b"")
     return size
 
 
@@ -92,6 +92,10 @@ class RecordFailures:
         return self.earlier_attempts + self.attempts
 
 
+NO_FAILURES = RecordFailures()
+"""Those of all records that have not failed; see `WorkItem.own_failures`."""
+
+
 class WorkItem:
     """Records of a partition that are processed one after the other, by one task at a time.
 
@@ -109,6 +113,8 @@ class WorkItem:
         size: Bytes of keys, values and headers.
         due: When the first record may run; None for at once.
         started: When the attempt or the run of the item started.
+        needs_checks: Whether the partition may have changed since the run of the item started,
+            so that it is checked after each record. Other tasks run while a handler waits.
         failures: Failed attempts of that record.
         batch_failure: Failure of the batch whose records are now tried one by one; else None.
     """
@@ -123,6 +129,7 @@ class WorkItem:
         "handler",
         "index",
         "keys",
+        "needs_checks",
         "ordering_key",
         "partition",
         "records",
@@ -148,7 +155,8 @@ class WorkItem:
         self.size = records_size(records)
         self.due: float | None = None
         self.started = 0.0
-        self.failures = RecordFailures()
+        self.needs_checks = False
+        self.failures = NO_FAILURES
         self.batch_failure: BatchFailure | None = None
 
     @property
@@ -160,6 +168,13 @@ class WorkItem:
     def remaining(self) -> int:
         """Number of unfinished records."""
         return self.end - self.index
+
+    def next_records(self, limit: int) -> Iterable[Record]:
+        """Return the first unfinished records."""
+        records, first, end = self.records, self.index, min(self.index + limit, self.end)
+        if type(records) is list:  # few of them may run here, so it is not copied
+            return map(records.__getitem__, range(first, end))
+        return records[first:end]
 
     def count_finished(self) -> None:
         """Let the tracker of the partition know which records are finished.
@@ -181,15 +196,30 @@ class WorkItem:
             rest = WorkItem((), self.partition, self.handler, keys=self.keys)
             rest.records, rest.end = self.records, self.end
             rest._start = rest._counted = rest.index = self.end = following
-            size = records_size(self.records[self._start : following])
+            size = 0
+            for place in range(self._start, following):
+                size += record_size(self.records[place])
             self.size, rest.size = size, self.size - size
         self.ordering_key, self.keys = self.keys[self.index], None
         return rest
 
+    @property
+    def is_undisturbed(self) -> bool:
+        """True if the record has not failed, and no record behind it waits for another item."""
+        waits = self.keys is not None and self.partition.waiting
+        return self.failures is NO_FAILURES and not waits
+
+    def own_failures(self) -> RecordFailures:
+        """Return the failures of the first unfinished record, to change them."""
+        if self.failures is NO_FAILURES:
+            self.failures = RecordFailures()
+        return self.failures
+
     def forget_failures(self) -> None:
         """Let the first unfinished record be one that has failed only with its batch, if at all."""
-        self.failures = failures = RecordFailures()
+        self.failures = NO_FAILURES
         if self.batch_failure is not None:
+            failures = self.own_failures()
             failures.earlier_attempts, failures.first_failure_ms = self.batch_failure
 
 

@@ -36,6 +36,7 @@ from aiokafkawire.worker.finished_records import encode_metadata
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.partition_work import (
+    NO_FAILURES,
     CollectedBatch,
     PartitionWork,
     PartitionWorkState,
@@ -227,25 +228,22 @@ class Scheduler:
 
     def _take_from(self, work: PartitionWork) -> WorkItem | None:
         """Return the oldest records of a partition that may run, or None."""
-        ready = work.ready
+        ready, item = work.ready, None
         if work.divisible is not None and not (ready and ready[0].keys is None):
-            self._divide(work.divisible)
-        while ready:
-            item = ready.popleft()
-            if item.keys is None:
+            item = self._divide(work.divisible)
+        while item is not None or ready:
+            item = self._pass_waiting(ready.popleft() if item is None else item)
+            if item is not None:
                 return item
-            if (rest := self._pass_waiting(item)) is not None:
-                return rest
         return None
 
-    def _divide(self, item: WorkItem) -> None:
-        """Let another task take the records of an item behind the present one."""
+    def _divide(self, item: WorkItem) -> WorkItem | None:
+        """Return the records of an item behind the present one, for another task."""
         work, rest = item.partition, item.divide()
         work.divisible = None
         if item.ordering_key is not None:
             work.waiting[item.ordering_key] = deque()
-        if rest is not None:
-            self._make_ready_first(rest)
+        return rest
 
     def _pass_waiting(self, item: WorkItem) -> WorkItem | None:
         """Let the first records wait whose keys have unfinished ones; return the others, if any."""
@@ -275,7 +273,7 @@ class Scheduler:
             self._end_fenced(item)
             return False
         item.index = index = item.index + number
-        if item.failures.total_attempts:
+        if item.failures is not NO_FAILURES:
             item.forget_failures()
         if index == item.end or work.state is _DRAINING:
             self._end(item)
@@ -344,8 +342,8 @@ class Scheduler:
             self._end(item)
         else:
             self._stop(item)
-            if item.keys is not None:
-                self._divide(item)
+            if item.keys is not None and (rest := self._divide(item)) is not None:
+                self._make_ready_first(rest)
             self._timed.add_item(item, due)
 
     @property

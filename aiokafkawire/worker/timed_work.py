@@ -45,6 +45,8 @@ class TimedWork:
     @property
     def next_due(self) -> float | None:
         """When the first item or batch is due; None if there is none."""
+        if not self._items and not self._batches:
+            return None
         while self._batches and not self._batches[0][2].is_collecting:
             heapq.heappop(self._batches)
         due = [heap[0][0] for heap in (self._items, self._batches) if heap]

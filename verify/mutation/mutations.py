@@ -78,6 +78,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "unfinished-record-named-as-finished": ("worker", replace("True")),
     "records-start-beside-former-assignment": ("worker", replace("None", at="args[2]")),
     "order-by-key-ends-with-fetch": ("worker", replace("False")),
+    "wait-of-handler-not-noticed": ("worker", delete),
     "failed-batch-not-split": ("worker", replace("False")),
     "retry-topic-not-passed": ("worker", replace("{expression.left}", at="args[2]")),
     "handler-without-time-limit": ("worker", replace("{expression.body}")),

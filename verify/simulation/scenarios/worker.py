@@ -261,6 +261,11 @@ def decode(value: bytes) -> bytes:
     return value
 
 
+def _decodes(options: Mapping[str, Any]) -> bool:
+    """Return whether handlers have a decoder; those without options run on a shorter path."""
+    return options["timeout_ms"] is not None
+
+
 def make_worker(life: WorkerLife) -> Worker:
     """Return a worker that is not started, without handlers."""
     options = life.harness.plan.options
@@ -318,7 +323,7 @@ async def work(life: WorkerLife, ledger: WorkerLedger) -> None:
     on = worker.on(
         TOPIC,
         order_by=options["order_by"],
-        value=decode,
+        value=decode if _decodes(options) else None,
         retries=policy,
         timeout_ms=options["timeout_ms"],
         batch=BatchPolicy(max_records=size, max_wait_ms=200) if size else None,
@@ -380,8 +385,8 @@ class Handler:
             raise Drop("dropped")
         if kind == "letter":
             raise DeadLetter("rejected")
-        if kind == "poison":
-            raise ValueError("poison")
+        if kind in {"poison", "garbage"}:  # garbage gets here without a decoder
+            raise ValueError(kind)
         if is_exactly_once(life.harness.plan):
             headers = (("filler", bytes(FILLER_BYTES)),)
             record.send(BILLS, value, key=record.record.key, headers=headers)
