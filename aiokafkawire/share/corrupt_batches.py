@@ -8,6 +8,7 @@ from itertools import islice
 
 from aiokafkawire.errors import CorruptRecord
 
+from .acknowledgements import AcknowledgeType
 from .acquire_limit import MAX_RECORDS
 from .record import HeldRecords, ShareRecord
 
@@ -34,6 +35,11 @@ class CorruptBatches:
     def records(self) -> list[ShareRecord]:
         """Return the records that are held and not acknowledged, without key and value."""
         return list(islice(self._records(), MAX_RECORDS))
+
+    def release(self) -> None:
+        """Release the records that are held and not acknowledged."""
+        for held, first, last in self.parts:
+            held.acknowledge_undecided(range(first, last + 1), AcknowledgeType.RELEASE)
 
     def _records(self) -> Iterator[ShareRecord]:
         for held, first, last in self.parts:

@@ -196,8 +196,14 @@ class ShareDelivery:
         return []
 
     def release_all_but(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Release the records of other partitions that are not delivered."""
+        """Release the records of other partitions that are not delivered.
+
+        Those of corrupt batches are kept if their error was raised: the application may reject
+        them.
+        """
         self.stop()
+        for partition in self._corrupt.keys() - partitions:
+            self._corrupt.pop(partition).release()
         for _ in range(len(self._buffered)):
             chunk = self._buffered.popleft()
             if chunk.held.partition in partitions:

@@ -190,14 +190,14 @@ class ShareSessions:
         for records, delivery_count in decoded.records:
             held = HeldRecords(node, partition, lock, delivery_count)
             self._delivery.add(ShareRecords.hold(records, held), held)
-        if partition not in self._assigned:
-            self._delivery.release_all_but(self._assigned)
         if decoded.error is not None:
             parts = [
                 (HeldRecords(node, partition, lock, count), first, last)
                 for first, last, count in decoded.unreadable
             ]
             self._delivery.add_corrupt(partition, CorruptBatches(decoded.error, parts))
+        if partition not in self._assigned:
+            self._delivery.release_all_but(self._assigned)
         self._notifier.notify_all()
 
     def on_fetched(self, node: ShareNode) -> None:

@@ -40,6 +40,9 @@ from tests.faults.support import IMPATIENT
 
 pytestmark = pytest.mark.slow
 
+PATIENT = {"request_timeout_ms": 30_000}
+"""Options of a client whose sessions are not lost on a busy machine."""
+
 FETCH, ACKNOWLEDGE = ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE
 
 
@@ -444,7 +447,7 @@ async def test_an_error_is_raised_for_the_corrupt_batches_of_each_partition(
             await producer.send_and_wait("pairs", b"job", partition=partition)
     broker.on(FETCH, Corrupt(records=True))
     held: list[ShareRecord] = []
-    async with member(broker, "pairs", group_id) as consumer:
+    async with member(broker, "pairs", group_id, **PATIENT) as consumer:
         with anyio.fail_after(WITHIN_S):
             while len(held) < 6:
                 with pytest.raises(CorruptRecord) as raised:
@@ -454,6 +457,29 @@ async def test_an_error_is_raised_for_the_corrupt_batches_of_each_partition(
             await record.reject()
     places = [(record.partition, record.delivery_count) for record in held]
     assert sorted(places) == [(partition, 1) for partition in range(6)]
+
+
+async def test_corrupt_batches_of_a_topic_not_read_any_more_are_released(
+    broker: Broker, topic: str, group_id: str
+) -> None:
+    await broker.create_topic("pairs", 6)
+    group = ConfigResource(ConfigResourceType.GROUP, group_id)
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        lock = {"share.record.lock.duration.ms": str(round(2_000 * WITHIN_S))}
+        await admin.incremental_alter_configs({group: lock})
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for partition in range(6):
+            await producer.send_and_wait("pairs", b"job", partition=partition)
+    damage = broker.on(FETCH, Corrupt(records=True))
+    async with (
+        member(broker, "pairs", group_id, **PATIENT) as consumer,
+        member(broker, "pairs", group_id, **PATIENT) as other,
+    ):
+        with pytest.raises(CorruptRecord), anyio.fail_after(WITHIN_S):
+            await consumer.getone()
+        damage.remove()
+        consumer.subscribe(topic)
+        assert len(await take(other, 5)) == 5  # not the one whose error was raised
 
 
 async def test_commit_returns_a_result_that_comes_while_other_tasks_run(

@@ -252,6 +252,22 @@ def test_undelivered_records_of_other_partitions_are_released() -> None:
     assert taken(delivery, "a", 9) == [0, 1]
 
 
+def test_corrupt_batches_of_a_partition_not_read_any_more_are_released() -> None:
+    delivery, orders, _ = filled(6)
+    held = HeldRecords(orders, ORDERS, orders.lock, 1)  # type: ignore[arg-type]
+    raised, kept = CorruptRecord("checksum", offset=0), CorruptRecord("checksum", offset=4)
+    delivery.clear()
+    delivery.add_corrupt(ORDERS, CorruptBatches(raised, [(held, 0, 1)]))
+    assert delivery.take_corrupt_error() is raised
+    delivery.add_corrupt(ORDERS, CorruptBatches(kept, [(held, 4, 5)]))
+    delivery.release_all_but({ORDERS})
+    assert orders.acknowledged == {}
+    delivery.release_all_but({BILLS})
+    assert orders.acknowledged == {4: RELEASE, 5: RELEASE}
+    assert delivery.take_corrupt_error() is None
+    assert [record.offset for record in delivery.corrupt_records(raised)] == [0, 1]
+
+
 def test_records_whose_lock_ends_soon_are_not_delivered() -> None:
     delivery, _, clock = filled(3)
     clock.time = LOCK_S - DELIVERY_MARGIN_S
