@@ -25,6 +25,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import with_runtime
+from aiokafkawire.share import ShareConsumer
 from aiokafkawire.testing.simulation import World
 from aiokafkawire.testing.simulation.world import Backend
 from aiokafkawire.types import TopicPartition
@@ -501,6 +502,31 @@ def test_a_member_that_waits_for_others_is_logged_once(lines: Lines, backend: Ba
     assert texts == ["Group billing: joining, waiting for the other members (for 5 s so far)"]
     assert [each.levelname for each in waits] == ["INFO"]
     assert vars(waits[0])["kafka_client_id"] == "c2"
+    assert warnings_in(lines) == []
+
+
+@pytest.mark.parametrize("client", [Consumer, ShareConsumer])
+def test_a_fetch_that_waits_longer_than_the_limit_of_silence_is_no_outage(
+    lines: Lines, client: type[Consumer] | type[ShareConsumer]
+) -> None:
+    world = World(7)
+    broker = Broker(host=HOST, runtime=world.runtime(HOST))
+
+    async def main() -> None:
+        async with broker:
+            await broker.create_topic("t", partitions=1)
+            async with with_runtime(
+                client(
+                    "t",
+                    bootstrap_servers=broker.bootstrap_servers,
+                    group_id="g",
+                    fetch_max_wait_ms=20_000,
+                ),
+                world.runtime("10.0.1.1"),
+            ) as consumer:
+                await consumer.getmany(timeout_ms=60_000)
+
+    world.run(main)
     assert warnings_in(lines) == []
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aiokafkawire.config import ClientConfig, ConsumerConfig
+from aiokafkawire.config import ClientConfig, ConsumerConfig, ShareConsumerConfig
 from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.cluster_check import ClusterCheck
@@ -98,7 +98,9 @@ class BrokerClient:
         self._connections: dict[ConnectionKind, Channel | Future[Channel]] = {}
         # After a failure, connections of all kinds wait for the result of one attempt.
         self._shared_attempt: Future[None] | None = None
-        max_wait_ms = config.fetch_max_wait_ms if isinstance(config, ConsumerConfig) else 0
+        max_wait_ms = 0
+        if isinstance(config, ConsumerConfig | ShareConsumerConfig):
+            max_wait_ms = config.fetch_max_wait_ms
         self.outages = OutageTracker(supervisor, self.name, max_wait_ms / 1_000)
         self._probes = Probes(self._connector, runtime.clock)
         self._closed_error: KafkaError | None = None

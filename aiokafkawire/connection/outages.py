@@ -25,7 +25,7 @@ class OutageTracker:
     Args:
         supervisor: Names the client in the log.
         broker: Broker name for logs and errors.
-        max_wait_s: How long the broker may delay a Fetch response.
+        max_wait_s: How long the broker may delay the response to Fetch or ShareFetch.
 
     Attributes:
         last_failure: Error of the last connection attempt; None once an attempt has succeeded.

@@ -21,6 +21,9 @@ CHECK_INTERVAL_S = 2.0
 _UNCHECKED_KINDS = frozenset({ConnectionKind.JOIN, ConnectionKind.TELEMETRY})
 """JoinGroup and SyncGroup wait for other members, PushTelemetry for a plug-in of the broker."""
 
+_FETCH_KINDS = frozenset({ConnectionKind.FETCH, ConnectionKind.SHARE})
+"""Fetch and ShareFetch wait for records."""
+
 LATE_CHECK_S = 2 * CHECK_INTERVAL_S
 """After a longer time without a check, the event loop was blocked: responses may be unread."""
 
@@ -51,7 +54,7 @@ class SilenceDetector:
     Connections of `_UNCHECKED_KINDS` do not count. A check costs nothing per request.
 
     Args:
-        max_wait_s: How long the broker may delay a Fetch response.
+        max_wait_s: How long the broker may delay the response to Fetch or ShareFetch.
 
     Attributes:
         since: Start of the silence; infinity unless the broker is silent.
@@ -84,7 +87,7 @@ class SilenceDetector:
                 since = max(since, self._checked_at)
             self._oldest[kind] = _OldestRequest(request.correlation_id, request.sent_at, since)
             limit_s = SILENT_AFTER_S
-            if kind is ConnectionKind.FETCH:
+            if kind in _FETCH_KINDS:
                 limit_s += self._max_wait_s
             if now - since >= limit_s and since < self.since:
                 self.since, self.api = since, request.api.name

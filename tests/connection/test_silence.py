@@ -96,9 +96,10 @@ def test_a_joining_member_does_not_count():
         assert watched.since(now) == math.inf
 
 
-def test_a_fetch_may_wait():
-    fetch = Connection(ApiKey.FETCH)
-    watched = Watched(20.0, FETCH=fetch)
+@pytest.mark.parametrize(("kind", "api"), [("FETCH", "FETCH"), ("SHARE", "SHARE_FETCH")])
+def test_a_fetch_may_wait(kind: str, api: str):
+    fetch = Connection(ApiKey[api])
+    watched = Watched(20.0, **{kind: fetch})
     fetch.send(0.0)
     for now in range(0, 25, 2):
         assert watched.since(now) == math.inf
