@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import runpy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from aiokafkawire import errors
+from aiokafkawire.broker.configs.brokers import BROKER_CONFIGS, STATIC_CONFIGS
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.config import (
     AdminConfig,
@@ -51,12 +53,39 @@ def test_every_option_has_one_row(headings: tuple[str, ...], config_class: type)
     assert sorted(documented) == sorted(option.name for option in list_options(config_class))
 
 
-def test_only_options_that_kafka_has_name_those():
-    page = MADE["options.md"]()
-    assert "| `acks`<br>acks |" in page
-    assert "| `processing_guarantee`<br>processing.guarantee |" in page
-    for own in ("hooks", "concurrency", "health_port", "client_telemetry"):
-        assert f"| `{own}` |" in page
+NAMES_IN_JAVA = {
+    name
+    for line in Path(__file__).with_name("java_config_names.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+    for name in line.split()
+}
+NAMES_IN_BROKERS = {
+    *BROKER_CONFIGS,
+    *STATIC_CONFIGS,
+    "allow.everyone.if.no.acl.found",  # of the authorizer
+    "group.consumer.regex.refresh.interval.ms",
+}
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"),
+    [
+        ("Every client", NAMES_IN_JAVA),
+        ("Producer", NAMES_IN_JAVA),
+        ("Consumer", NAMES_IN_JAVA),
+        ("Share consumer", NAMES_IN_JAVA),
+        ("Admin", NAMES_IN_JAVA),
+        ("Worker", {*NAMES_IN_JAVA, "commit.interval.ms", "processing.guarantee"}),
+        ("The embedded broker", NAMES_IN_BROKERS),
+    ],
+)
+def test_the_names_below_options_are_names_in_kafka(heading: str, names: set[str]):
+    table = MADE["options.md"]().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    for name in re.findall(r"^\| `\w+`<br>(\S+)", table, re.MULTILINE):
+        assert name in names or "{" in name, (
+            f"Kafka has no config {name}: add the option to NOT_IN_KAFKA or KAFKA_NAMES of"
+            " docs/generate.py, or the name to java_config_names.txt"
+        )
 
 
 def test_every_public_error_has_a_section_with_a_remedy():
