@@ -273,6 +273,9 @@ async def test_debug_lines_show_versions_metadata_coordinator_and_commits(lines:
             await producer.send_and_wait("t", b"v")
         await read_one(broker, auto_offset_reset="earliest")
     assert lines.texts("connected to broker", "versions:", "Produce 1", "Metadata 1")
+    # Once for each address and broker of the two clients.
+    assert len(lines.texts("connected to broker", "versions:")) == 4
+    assert lines.texts("connected to broker", "(connection: produce)")
     assert lines.texts("metadata ", "topics added: t")
     assert lines.texts("Coordinator of group billing: broker ")
     assert lines.texts("Group billing: joining at broker ")
@@ -503,6 +506,38 @@ def test_a_member_that_waits_for_others_is_logged_once(lines: Lines, backend: Ba
     assert [each.levelname for each in waits] == ["INFO"]
     assert vars(waits[0])["kafka_client_id"] == "c2"
     assert warnings_in(lines) == []
+
+
+def test_a_rebalance_is_logged_with_its_reason_and_the_members_that_changed(lines: Lines) -> None:
+    world = World(10)
+    broker = Broker(host=HOST, runtime=world.runtime(HOST))
+
+    def member(number: int) -> Consumer:
+        consumer = Consumer(
+            "t", bootstrap_servers=broker.bootstrap_servers, group_id="billing", **QUICK
+        )
+        return with_runtime(consumer, world.runtime(f"10.0.1.{number}"))
+
+    async def main() -> None:
+        async with broker:
+            await broker.create_topic("t", partitions=2)
+            async with member(1) as leader:
+                await leader.getone(timeout_ms=5_000)
+                async with member(2) as follower, anyio.create_task_group() as tasks:
+                    tasks.start_soon(partial(leader.getone, timeout_ms=5_000))
+                    await follower.getone(timeout_ms=5_000)
+                    assert follower.assignment()
+                await leader.getone(timeout_ms=5_000)
+                assert len(leader.assignment()) == 2
+
+    world.run(main)
+    info = [r for r in lines.records if r.levelno == logging.INFO and r.name.endswith(".group")]
+    texts = [record.getMessage().removeprefix("Group billing: ") for record in info]
+    assert texts.count("rejoining: the group is rebalancing") == 2
+    (joined,) = [text for text in texts if text.startswith("members that joined: ")]
+    assert joined.replace("joined", "left") in texts
+    changes = [vars(record) for record in info if ": members that " in record.getMessage()]
+    assert [fields["kafka_members"] for fields in changes] == [2, 1]
 
 
 @pytest.mark.parametrize("client", [Consumer, ShareConsumer])

@@ -31,6 +31,7 @@ class ConnectionLog:
         self._limit = RateLimit(DISCONNECT_LOG_INTERVAL_S)
         self._disconnected_at = math.inf
         self._was_connected = False
+        self._logged_versions = ""
         self._unreachable_since = math.inf
         self._is_silent = False
 
@@ -112,12 +113,15 @@ class ConnectionLog:
         self, connection_kind: ConnectionKind, versions: NodeApiVersions, now: float
     ) -> None:
         if logger.isEnabledFor(logging.DEBUG):
+            # The list is long: the other connections of a broker have the same versions.
+            before, self._logged_versions = self._logged_versions, versions.describe()
+            is_same = self._logged_versions == before
             logger.debug(
-                "%s: connected to broker %s (connection: %s); versions: %s",
+                "%s: connected to broker %s (connection: %s)%s",
                 self._log_prefix,
                 self._broker,
                 connection_kind.value,
-                versions.describe(),
+                "" if is_same else f"; versions: {self._logged_versions}",
                 extra=self._fields,
             )
         verb = "reconnected" if self._was_connected else "connected"

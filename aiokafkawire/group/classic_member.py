@@ -10,7 +10,7 @@ from aiokafkawire.cluster.routing import CoordinatorType
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ConnectionKind
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.logs import count_partitions, list_partitions
+from aiokafkawire.logs import count_partitions, list_names, list_partitions
 from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey
@@ -228,9 +228,12 @@ class ClassicMember(CommittingMember):
     ) -> Callable[[], Awaitable[events.RequestCompleted]]:
         async def compute() -> events.RequestCompleted:
             try:
+                ids = list_names([member.member_id for member in effect.members])
                 self._log(
-                    f"assigning partitions to {len(effect.members)} members by {effect.protocol}",
+                    f"assigning partitions to {len(effect.members)} members by {effect.protocol}:"
+                    f" {ids}",
                     logging.DEBUG,
+                    members=len(effect.members),
                 )
                 assignments = await self._leader.assign(effect.protocol, effect.members)
             except KafkaError as error:

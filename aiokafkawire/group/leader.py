@@ -55,6 +55,7 @@ class GroupLeader:
         self._group_id = group_id
         self._assignors = assignors
         self._counts: dict[str, int] = {}
+        self._member_ids: frozenset[str] | None = None  # of the last assignment
         self._logged_idle: dict[frozenset[str], tuple[int, int, int]] = {}
 
     async def assign(
@@ -65,6 +66,7 @@ class GroupLeader:
         Raises:
             GroupFailed: The assignor failed or returned an invalid assignment.
         """
+        self._log_member_changes(frozenset(member.member_id for member in joined))
         members = self._decode(joined)
         counts = await self._count_partitions(members)
         racks = replica_racks(self._cluster.metadata, counts)
@@ -106,6 +108,23 @@ class GroupLeader:
                 ),
             )
         return members
+
+    def _log_member_changes(self, member_ids: frozenset[str]) -> None:
+        """Log which members joined and left since this member's last assignment as the leader."""
+        before, self._member_ids = self._member_ids, member_ids
+        if before is None or before == member_ids:
+            return
+        changes = {"left": before - member_ids, "joined": member_ids - before}
+        logger.info(
+            "Group %s: %s",
+            self._group_id,
+            "; ".join(
+                f"members that {verb}: {list_names(sorted(ids))}"
+                for verb, ids in changes.items()
+                if ids
+            ),
+            extra=log_fields(self._fields, group=self._group_id, members=len(member_ids)),
+        )
 
     def _log_idle_members(
         self,

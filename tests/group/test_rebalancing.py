@@ -100,7 +100,7 @@ def test_a_revocation_waits_for_the_next_poll() -> None:
     membership = stable()
     heartbeat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
     effects = membership.handle(events.RebalanceInProgress(heartbeat.request), 3.0)
-    assert effects == (InterruptPoll(),)
+    assert effects == (LogMessage("rejoining: the group is rebalancing"), InterruptPoll())
     assert isinstance(membership.state, states.RevocationDue)
     assert membership.generation is not None
     only(

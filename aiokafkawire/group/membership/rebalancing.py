@@ -40,7 +40,7 @@ def rebalance(
     event: events.RebalanceInProgress,
     now: float,
 ) -> Outcome:
-    return actions.rebalance(context, state, actions.REBALANCING, now)
+    return _rebalance_and_log(context, state, actions.REBALANCING, now)
 
 
 def rebalance_before_revocation(
@@ -57,14 +57,20 @@ def rebalance_before_revocation(
     """
     if not context.settings.cooperative:
         return heartbeats.heartbeat_succeeded(context, state, event, now)
-    return actions.rebalance(context, state, actions.REBALANCING, now)
+    return _rebalance_and_log(context, state, actions.REBALANCING, now)
 
 
 def rejoin_on_request(
     context: MembershipContext, state: states.Stable, event: events.RejoinRequested, now: float
 ) -> Outcome:
-    next_state, effects = actions.rebalance(context, state, event.reason, now)
-    return next_state, (LogMessage(f"rejoining: {event.reason}"), *effects)
+    return _rebalance_and_log(context, state, event.reason, now)
+
+
+def _rebalance_and_log(
+    context: MembershipContext, state: states.Assigned, reason: str, now: float
+) -> Outcome:
+    next_state, effects = actions.rebalance(context, state, reason, now)
+    return next_state, (LogMessage(f"rejoining: {reason}"), *effects)
 
 
 def revoke_now(
