@@ -11,6 +11,7 @@ import pytest
 
 from aiokafkawire.producer import Producer
 from aiokafkawire.worker import RetryPolicy, Worker
+from aiokafkawire.worker.letters import HEADER_FORMATS
 
 from .conftest import Cli
 from .shell import serving
@@ -39,7 +40,7 @@ async def fill(servers: str, header_format: Any) -> None:
     await worker.run_until_idle()
 
 
-@pytest.fixture(params=["kafka", "spring", "connect", "streams"])
+@pytest.fixture(params=[*HEADER_FORMATS])
 def served(request: pytest.FixtureRequest) -> Iterator[str]:
     """Addresses of a broker with two dead letters."""
     with serving("-t", "orders:1", "-t", "checked:1") as (servers, _):

@@ -38,7 +38,8 @@ def test_the_typed_dict_equals_the_option_class(config_class: type, options: typ
     of_class = typing.get_type_hints(config_class)
     fields = {field.name: of_class[field.name] for field in dataclasses.fields(config_class)}
     hints = typing.get_type_hints(options)
-    assert {name: without_variables(hint) for name, hint in hints.items()} == fields
+    listed = {name: without_variables(hint) for name, hint in hints.items()}
+    assert listed == fields, f"{options.__name__} and {config_class.__name__} differ"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,8 @@ def test_type_checkers_require_bootstrap_servers(options: type):
 )
 def test_help_describes_each_option(config_class: type[ClientConfig], options: type):
     listed = list_options(config_class)
-    assert [option.name for option in listed] == list(typing.get_type_hints(options))
+    names = [option.name for option in listed]
+    assert names == list(typing.get_type_hints(options)), "the order of the options differs"
     for option in listed:
         assert str(option) in str(options.__doc__)
         # One sentence, which begins and ends as one.

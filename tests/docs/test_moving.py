@@ -98,6 +98,7 @@ def test_names_of_every_row_exist(library: str, name: str):
     for there, here in table_of(library, name):
         for word in CODE.findall(there):
             assert fnmatch.filter(theirs, word), word
+            assert here != "none" or word not in ours, f"{word} exists here: its row is wrong"
         words = CODE.findall(here)
         assert {*words} <= ours, words
         assert words or here == "none"
@@ -109,10 +110,13 @@ def test_names_of_every_row_exist(library: str, name: str):
 )
 def test_properties_map_to_options(library: str, name: str):
     ours = PRODUCER | CONSUMER
-    for _, here in table_of(library, name):
+    for there, here in table_of(library, name):
         words = CODE.findall(here)
         assert {*words} <= ours, words
         assert words or here == "none"
+        for word in CODE.findall(there):
+            option = word.replace(".", "_")
+            assert here != "none" or option not in ours, f"{option} exists: its row is wrong"
 
 
 def test_librdkafka_has_the_properties():

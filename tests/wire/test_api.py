@@ -24,7 +24,9 @@ def test_table_matches_the_classes(api: Api) -> None:
         assert schema_for(cls).name == api.name + suffix
         assert message_class(api.name + suffix) is cls
         assert cls.api_key == api.key
-        assert (cls.min_version, cls.max_version) == (api.min_version, api.max_version)
+        assert (cls.min_version, cls.max_version) == (api.min_version, api.max_version), (
+            f"the versions of {cls.__name__} differ from APIS in wire/api.py"
+        )
         assert cls.flexible_from == api.flexible_from
 
 

@@ -36,7 +36,8 @@ def test_message_vectors(name: str, record_property: Callable[[str, object], Non
             assert cls.api_key == vector["apiKey"], vector["id"]
         COUNTED[name] += 1
         record_property("counted", f"golden vectors of messages, both directions, {file}")
-    assert versions == set(range(cls.min_version, cls.max_version + 1))
+    expected = set(range(cls.min_version, cls.max_version + 1))
+    assert versions == expected, f"no golden vectors of versions {sorted(expected - versions)}"
 
 
 def test_every_message_has_vectors() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire.config import WorkerConfig, list_options
 from aiokafkawire.worker.letters import (
+    ERROR_FIELDS,
     HEADER_FORMATS,
     RETRY_PREFIX,
     FailedRecord,
@@ -24,6 +28,7 @@ from aiokafkawire.worker.letters import (
     retry_topic_delay,
 )
 from aiokafkawire.worker.outcomes import DeadLetter
+from tests.docs.pages import ROOT
 from tests.worker.helpers import record
 
 ORIGIN = Origin("orders", 3, 1_234_567_890_123, 1_700_000_000_000)
@@ -86,6 +91,22 @@ def test_headers_of_others_are_a_value_error(headers: list[tuple[str, bytes | No
         pass
     else:
         assert len({name for name, _ in headers if name.startswith(RETRY_PREFIX)}) == 8
+
+
+def test_the_option_and_the_page_have_every_format():
+    option = next(each for each in list_options(WorkerConfig) if each.name == "dead_letter_headers")
+    assert option.kind == " | ".join(map(repr, HEADER_FORMATS))
+    assert get_args(HeaderFormat) == (*HEADER_FORMATS,) == (*ERROR_FIELDS,)
+    page = (ROOT / "docs" / "worker.md").read_text("utf-8")
+    table = page.partition("\n| `dead_letter_headers` |")[2].partition("\n\n")[0]
+    assert re.findall(r'^\| `"(\w+)"`', table, re.MULTILINE) == [*HEADER_FORMATS]
+
+
+@pytest.mark.parametrize("header_format", HEADER_FORMATS)
+def test_the_origin_has_three_headers(header_format: HeaderFormat):
+    """`read_origin` takes the headers whose names end so, in the order of the format."""
+    ends = [re.search("(topic|partition|offset)$", name) for name in HEADER_FORMATS[header_format]]
+    assert [end[0] for end in ends if end is not None] == ["topic", "partition", "offset"]
 
 
 @pytest.mark.parametrize("header_format", HEADER_FORMATS)
