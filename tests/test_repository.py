@@ -161,7 +161,7 @@ def repository(tmp_path: Path) -> Repository:
 def test_a_release_is_tagged_and_not_pushed(repository: Repository):
     released = repository.release()
     assert released.returncode == 0, released.stderr
-    assert "git push origin main v1.2.3" in released.stdout
+    assert "git push origin v1.2.3" in released.stdout
     assert repository.git("tag", "--list") == "v1.2.3\n"
     again = repository.release()
     assert "v1.2.3 exists already" in again.stderr
