@@ -8,6 +8,7 @@ from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, TransactionAborted
 from aiokafkawire.producer.accumulator_config import AccumulatorConfig, ProducerTotals
+from aiokafkawire.producer.accumulator_effects import AccumulatorEffects
 from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch import Batch, BatchState
 from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
@@ -34,8 +35,8 @@ _DONE = BatchState.DONE
 class Accumulator:
     """The producer's buffer: a queue of batches for each partition.
 
-    What follows from a call is left in `wakeups`, `ready`, `any_completed` and `take_failure`.
-    `Sender.perform` acts on it, and has to be called after each call that may change them.
+    What follows from a call is left in `effects`. `Sender.perform` acts on them, and has to be
+    called after each call that may add some.
 
     Args:
         config: Limits and compression.
@@ -44,9 +45,7 @@ class Accumulator:
     Attributes:
         all_topics: The queues of the topics in use and of idle ones.
         topics: The topics in use, by name.
-        wakeups: When to check the batches of a node; node None means that a leader is missing.
-        ready: Nodes with a batch to send at once, if no request is in flight.
-        any_completed: A batch was completed, and its memory released.
+        effects: What the sender has to do.
         sends_immediately: A record that waits for nothing is sent in the call that appends it.
         unreported_failures: Stays empty with transactions, whose calls raise the failures.
     """
@@ -72,10 +71,7 @@ class Accumulator:
             and not config.transactional
             and config.compression is Compression.NONE
         )
-        self.wakeups: dict[NodeId | None, float] = {}
-        self.ready: dict[NodeId, None] = {}
-        self.any_completed = False
-        self._failure: BatchFailed | None = None
+        self.effects = AccumulatorEffects()
 
     # --- append ---
 
@@ -129,9 +125,9 @@ class Accumulator:
             node = queue.leader
             self._active.setdefault(node, {})[queue] = None
             if node is not None and not self.config.queue.linger_s:
-                self.ready[node] = None
+                self.effects.ready[node] = None
             else:
-                self._wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
+                self.effects.wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
         return delivery
 
     def append_alone(  # noqa: PLR0917 - a record's parts in their usual order
@@ -197,10 +193,6 @@ class Accumulator:
         self.incomplete[future] = None
         return batch
 
-    def _wake(self, node: NodeId | None, at: float) -> None:
-        if at < self.wakeups.get(node, NEVER):
-            self.wakeups[node] = at
-
     def choose_sticky_queue(
         self, topic: TopicQueues, rng: random.Random, now: float
     ) -> PartitionQueue:
@@ -231,7 +223,7 @@ class Accumulator:
         """Close the open batch of a partition."""
         self._close_open(queue)
         self.yield_budget.batch_ended()
-        self._wake(queue.leader, AT_ONCE)
+        self.effects.wake(queue.leader, AT_ONCE)
 
     def _close_open(self, queue: PartitionQueue) -> None:
         """Close the open batch; release what it reserved and did not use."""
@@ -259,22 +251,17 @@ class Accumulator:
             elif isinstance(outcome, BatchFailed):
                 self.totals.records_failed += future.count
                 if self.config.transactional:
-                    self._failure = self._failure or outcome
+                    self.effects.failure = self.effects.failure or outcome
             elif isinstance(outcome, BatchSplit):
                 self.totals.batches_split += 1
                 self.incomplete.update(dict.fromkeys(outcome.parts))
-            self.any_completed = True
-
-    def take_failure(self) -> BatchFailed | None:
-        """Return the first failure of a transactional producer since the last call."""
-        failure, self._failure = self._failure, None
-        return failure
+            self.effects.any_completed = True
 
     def begin_flush(self) -> None:
         """Send batches without linger until the matching `end_flush`; calls may overlap."""
         self.flushes_in_progress += 1
         self.pool.release_unused()
-        self.ready.update(dict.fromkeys(node for node in self._active if node is not None))
+        self.effects.add_ready(self._active)
 
     def end_flush(self) -> None:
         """End one `begin_flush`; batches linger again after the last one."""
@@ -325,7 +312,7 @@ class Accumulator:
 
     def wake_all(self) -> None:
         """Check the batches of all brokers."""
-        self.wakeups.update(dict.fromkeys(self._active, AT_ONCE))
+        self.effects.wakeups.update(dict.fromkeys(self._active, AT_ONCE))
 
     @property
     def leader_missing(self) -> bool:
@@ -488,7 +475,7 @@ class Accumulator:
         """Register a changed queue with its leader, whose batches are checked at once."""
         if queue.waiting:
             self._active.setdefault(queue.leader, {})[queue] = None
-            self._wake(queue.leader, AT_ONCE)
+            self.effects.wake(queue.leader, AT_ONCE)
         elif self._active:
             self._deactivate(queue)
 

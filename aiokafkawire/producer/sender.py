@@ -177,15 +177,15 @@ class Sender:
 
     def perform(self) -> None:
         """Perform what follows from a call of the accumulator."""
-        accumulator = self.accumulator
-        if accumulator.any_completed:
-            accumulator.any_completed = False
+        effects = self.accumulator.effects
+        if effects.any_completed:
+            effects.any_completed = False
             if self.buffer_waiters.has_waiters:
                 self.buffer_waiters.space_freed()
             if self.transaction_manager is not None:
-                self.transaction_manager.on_batches_completed(accumulator.take_failure())
-        while accumulator.wakeups:
-            wakeups, accumulator.wakeups = accumulator.wakeups, {}
+                self.transaction_manager.on_batches_completed(effects.take_failure())
+        while effects.wakeups:
+            wakeups, effects.wakeups = effects.wakeups, {}
             for node, at in wakeups.items():
                 if node is None:
                     self._expiry_changed.set()
@@ -193,8 +193,8 @@ class Sender:
                     sender.wake(at)
                 elif self.supervisor.is_running:
                     self._start_sender(node)
-        while accumulator.ready:
-            ready, accumulator.ready = accumulator.ready, {}
+        while effects.ready:
+            ready, effects.ready = effects.ready, {}
             for node in ready:
                 sender = self.broker_senders.get(node)
                 if sender is not None:

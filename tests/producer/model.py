@@ -189,13 +189,13 @@ class Cluster:
 
     def perform(self) -> None:
         """Act on what the accumulator has left, as `Sender.perform` does."""
-        accumulator = self.accumulator
-        accumulator.any_completed = False
-        accumulator.take_failure()
-        self.woken += [*accumulator.wakeups, *accumulator.ready]
-        accumulator.wakeups.clear()
-        while accumulator.ready:
-            node, _ = accumulator.ready.popitem()
+        effects = self.accumulator.effects
+        effects.any_completed = False
+        effects.take_failure()
+        self.woken += [*effects.wakeups, *effects.ready]
+        effects.wakeups.clear()
+        while effects.ready:
+            node, _ = effects.ready.popitem()
             if self.eager and not self.connections[node]:
                 self.drain(node)
 

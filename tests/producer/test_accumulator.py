@@ -245,7 +245,7 @@ def test_a_flush_ends_the_linger_of_all_batches():
     cluster.append(1, b"x")
     cluster.woken.clear()
     cluster.accumulator.begin_flush()
-    assert list(cluster.accumulator.ready) == [1]
+    assert list(cluster.accumulator.effects.ready) == [1]
     assert sent_partitions(cluster) == [0, 1]
     cluster.accumulator.end_flush()
     cluster.append(0, b"x")
