@@ -114,7 +114,7 @@ class Accumulator:
             assert index is not None
         delivery = Delivery(batch.future, index, timestamp_ms)
         if has_user_timestamp:
-            batch.future.has_user_timestamp = True
+            builder.has_user_timestamp = True
         if builder.body_bytes >= self.pool.max_body_bytes:
             self.close_batch(queue)
         elif self.flushes_in_progress:
@@ -157,7 +157,7 @@ class Accumulator:
         partition = queue.topic_partition.partition
         future = BatchFuture(topic.name, partition, self.unreported_failures, self.yield_budget)
         future.count = 1
-        future.has_user_timestamp = has_user_timestamp
+        records.has_user_timestamp = has_user_timestamp
         order = queue.last_order = queue.last_order + 1
         expires_at = now + self.config.queue.delivery_timeout_s
         batch = Batch(future, records, (order,), now, expires_at)

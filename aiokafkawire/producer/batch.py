@@ -10,7 +10,7 @@ from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import BatchBuilder, ClosedBatch
 from aiokafkawire.runtime.state_machine import transition
 
-__all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
+__all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState", "SentTopic")
 
 
 class BatchState(enum.Enum):
@@ -52,6 +52,22 @@ _OPEN, _WAITING, _DONE = BatchState.OPEN, BatchState.WAITING, BatchState.DONE
 _CLOSED, _COMPLETED = BatchEvent.CLOSED, BatchEvent.COMPLETED
 
 
+class SentTopic:
+    """The topic that the attempts of a batch reached, if it was deleted and recreated since.
+
+    Attributes:
+        by_name: An attempt named the topic instead of its id.
+        is_deleted: The attempt in flight went to the deleted topic.
+        maybe_in_deleted: The deleted topic may have held the records: the batch may be retried, but
+            must not fail as not written.
+    """
+
+    __slots__ = ("by_name", "is_deleted", "maybe_in_deleted")
+
+    def __init__(self) -> None:
+        self.by_name = self.is_deleted = self.maybe_in_deleted = False
+
+
 class Batch:
     """Records of one partition that are sent together.
 
@@ -66,10 +82,7 @@ class Batch:
         sequence: Producer id, epoch and base sequence, once assigned.
         uncertain: An earlier attempt may have written the records to the log.
         oversize_disconnects: Number of connections lost after a large request with this batch.
-        sent_by_topic_name: An attempt named the topic instead of its id.
-        sent_to_deleted_topic: The attempt in flight went to a topic that was recreated since.
-        maybe_in_deleted_topic: The deleted topic may have held the records: the batch may be
-            retried, but must not fail as not written.
+        sent_topic: The topic that the attempts reached.
     """
 
     __slots__ = (
@@ -79,14 +92,12 @@ class Batch:
         "future",
         "last_error",
         "linger_until",
-        "maybe_in_deleted_topic",
         "not_before",
         "order",
         "oversize_disconnects",
         "records",
         "reserved_bytes",
-        "sent_by_topic_name",
-        "sent_to_deleted_topic",
+        "sent_topic",
         "sequence",
         "state",
         "uncertain",
@@ -116,8 +127,7 @@ class Batch:
         self.reserved_bytes = 0
         self.attempts = 0
         self.oversize_disconnects = 0
-        self.sent_by_topic_name = False
-        self.sent_to_deleted_topic = self.maybe_in_deleted_topic = False
+        self.sent_topic = SentTopic()
         self.not_before = 0.0
         self.sequence: BatchSequence | None = None
         self.uncertain = False
@@ -131,12 +141,12 @@ class Batch:
     @property
     def maybe_written(self) -> bool:
         """True if an earlier attempt may have written the records, also to a deleted topic."""
-        return self.uncertain or self.maybe_in_deleted_topic
+        return self.uncertain or self.sent_topic.maybe_in_deleted
 
     def mark_only_in_deleted_topic(self) -> None:
         """Note that earlier attempts can have written the records only to the deleted topic."""
         self.uncertain = False
-        self.maybe_in_deleted_topic = True
+        self.sent_topic.maybe_in_deleted = True
 
     @property
     def count(self) -> int:

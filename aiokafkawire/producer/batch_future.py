@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiokafkawire.producer.unreported_failures import UnreportedFailures
+from aiokafkawire.producer.unreported_failures import CountedFailures, UnreportedFailures
 from aiokafkawire.producer.yield_budget import YieldBudget
 from aiokafkawire.runtime import Future, SingleWaiterFuture
 from aiokafkawire.types import RecordMetadata
@@ -81,8 +81,7 @@ class BatchFuture(Future["BatchOutcome"]):
 
     Attributes:
         count: Number of records; 0 while the batch is open.
-        counted: Failed records of this batch in `unreported_failures`, as of `counted_round`.
-        has_user_timestamp: The application gave one of the records its timestamp.
+        counted: Failed records of this batch in `unreported_failures`; None without any.
         waiters: Futures that calls of `send_and_wait` await, with their deliveries.
         waiting_counts: Number of tasks that await the record at an index and raise its failure.
         boundary_yielded: A caller has let other tasks run since this batch completed.
@@ -92,8 +91,6 @@ class BatchFuture(Future["BatchOutcome"]):
         "boundary_yielded",
         "count",
         "counted",
-        "counted_round",
-        "has_user_timestamp",
         "partition",
         "topic",
         "unreported_failures",
@@ -114,9 +111,7 @@ class BatchFuture(Future["BatchOutcome"]):
         self.topic = topic
         self.partition = partition
         self.count = 0
-        self.counted = 0
-        self.counted_round = -1
-        self.has_user_timestamp = False
+        self.counted: CountedFailures | None = None
         self.waiters: dict[SingleWaiterFuture[RecordMetadata | None], WaitingRecord] | None = None
         self.unreported_failures = unreported_failures
         self.yield_budget = yield_budget

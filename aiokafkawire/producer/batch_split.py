@@ -34,10 +34,9 @@ def split_batch(
             whole.topic, whole.partition, whole.unreported_failures, whole.yield_budget
         )
         future.count = records.count
-        future.has_user_timestamp = whole.has_user_timestamp
         part = Batch(future, records, (*batch.order, number), batch.linger_until, batch.expires_at)
         part.attempts = batch.attempts
-        part.maybe_in_deleted_topic = batch.maybe_in_deleted_topic
+        part.sent_topic.maybe_in_deleted = batch.sent_topic.maybe_in_deleted
         part.last_error = batch.last_error
         part.not_before = not_before
         part.reserved_bytes = batch.reserved_bytes * records.count // batch.count

@@ -218,7 +218,7 @@ class PartitionQueue:
         if (
             batch.sequence is not None
             and self.sequences is not None
-            and not batch.sent_to_deleted_topic
+            and not batch.sent_topic.is_deleted
         ):
             self.sequences.acknowledged(batch.sequence)
         batch.complete(BatchAppended(result.base_offset, result.log_append_time_ms))
@@ -228,7 +228,7 @@ class PartitionQueue:
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> Completed:
         batch.last_error = result.error
-        if batch.sent_to_deleted_topic and batch.uncertain:
+        if batch.sent_topic.is_deleted and batch.uncertain:
             return self._fail(batch, delivery_unknown(batch, TOPIC_RECREATED, result.error))
         if batch.attempts > self.config.retries:
             return self._fail_with_error(batch, result, now, not_before)
@@ -241,7 +241,7 @@ class PartitionQueue:
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> Completed:
         # A request with the old topic id cannot have reached the recreated topic.
-        if batch.sent_to_deleted_topic and not batch.sent_by_topic_name:
+        if batch.sent_topic.is_deleted and not batch.sent_topic.by_name:
             batch.mark_only_in_deleted_topic()
         else:
             # mutation: uncertainty-cleared-before-retry
@@ -393,11 +393,11 @@ class PartitionQueue:
             return completed
         self.sequences.invalidate()
         for batch in self.in_flight:
-            batch.sent_to_deleted_topic = True
-            if batch.uncertain and not batch.sent_by_topic_name:
+            batch.sent_topic.is_deleted = True
+            if batch.uncertain and not batch.sent_topic.by_name:
                 batch.mark_only_in_deleted_topic()
         for batch in [batch for batch in self.waiting if batch.uncertain]:
-            if batch.sent_by_topic_name:
+            if batch.sent_topic.by_name:
                 error = delivery_unknown(batch, TOPIC_RECREATED, batch.last_error)
                 completed += self._fail(batch, error)
             else:
@@ -437,7 +437,7 @@ class PartitionQueue:
 
     def _reenqueue(self, batch: Batch, not_before: float) -> None:
         batch.handle(BatchEvent.REENQUEUED)
-        batch.sent_to_deleted_topic = False
+        batch.sent_topic.is_deleted = False
         # mutation: delivery-timeout-restarts-with-each-attempt
         batch.not_before = not_before
         self.in_flight.remove(batch)

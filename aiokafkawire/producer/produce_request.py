@@ -124,7 +124,7 @@ def build_request(
         topic.partition_data.append(PartitionProduceData(index=future.partition, records=records))
         size_bytes += len(records)
         if version < FIRST_WITH_TOPIC_IDS:
-            batch.sent_by_topic_name = True
+            batch.sent_topic.by_name = True
         sent.append(batch)
     return BuiltRequest(version, request, sent, size_bytes, unsupported)
 
@@ -206,7 +206,7 @@ def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest
     assert records is not None
     parts = _encode_with_sequence(records, batch.sequence, request.transactional_id is not None)
     if template.version < FIRST_WITH_TOPIC_IDS:
-        batch.sent_by_topic_name = True
+        batch.sent_topic.by_name = True
     size_bytes = records.size_bytes
     partition = batch.future.partition
     body = template.encode_body(parts, size_bytes, partition)
@@ -223,7 +223,7 @@ def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
     magic = (
         MAGIC_V2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
     )
-    if magic == 0 and batch.future.has_user_timestamp:
+    if magic == 0 and records.has_user_timestamp:
         raise UnsupportedVersion("record timestamps need a broker of Kafka 0.10 or later")
     return _encode_with_sequence(records, batch.sequence, transactional, magic)
 

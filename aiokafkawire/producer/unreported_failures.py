@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("MAX_NAMED_PARTITIONS", "FailedBatch", "UnreportedFailures")
+__all__ = ("MAX_NAMED_PARTITIONS", "CountedFailures", "FailedBatch", "UnreportedFailures")
 
 MAX_NAMED_PARTITIONS = 20
 """Number of partitions that an error text lists."""
 
 
-class FailedBatch(Protocol):
-    """A batch whose failed records are counted; implemented by `BatchFuture`.
+@dataclass(slots=True)
+class CountedFailures:
+    """Failed records of a batch that are counted in `UnreportedFailures`, in one of its rounds."""
 
-    Attributes:
-        counted: Failed records of this batch that are counted, as of `counted_round`.
-    """
+    round: int
+    count: int = 0
+
+
+class FailedBatch(Protocol):
+    """A batch whose failed records are counted; implemented by `BatchFuture`."""
 
     topic: str
     partition: int
-    counted: int
-    counted_round: int
+    counted: CountedFailures | None
 
 
 class UnreportedFailures:
@@ -54,18 +58,20 @@ class UnreportedFailures:
         """Count `count` records of a failed batch."""
         if count <= 0 or self.disabled:
             return
-        if future.counted_round != self.round:
-            future.counted_round, future.counted = self.round, 0
-        future.counted += count
+        counted = future.counted
+        if counted is None or counted.round != self.round:
+            counted = future.counted = CountedFailures(self.round)
+        counted.count += count
         self._counts[TopicPartition(future.topic, future.partition)] += count
         if self._first is None:
             self._first = error
 
     def mark_reported(self, future: FailedBatch) -> None:
         """Subtract one record of a batch: a call has raised its failure."""
-        if future.counted_round != self.round or not future.counted:
+        counted = future.counted
+        if counted is None or counted.round != self.round or not counted.count:
             return
-        future.counted -= 1
+        counted.count -= 1
         topic_partition = TopicPartition(future.topic, future.partition)
         self._counts[topic_partition] -= 1
         if not self._counts[topic_partition]:

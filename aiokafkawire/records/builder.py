@@ -40,9 +40,12 @@ class BatchBuilder(RecordBuffer):
 
     The first record always fits; the producer limits the size of records itself. Timestamps are
     milliseconds since 1970. Keys and values are bytes-like or None; others raise `TypeError`.
+
+    Attributes:
+        has_user_timestamp: The application gave one of the records its timestamp.
     """
 
-    __slots__ = ("compression", "compression_level", "max_bytes")
+    __slots__ = ("compression", "compression_level", "has_user_timestamp", "max_bytes")
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class BatchBuilder(RecordBuffer):
             compression if isinstance(compression, Compression) else Compression(compression)
         )
         self.compression_level = compression_level
+        self.has_user_timestamp = False
         self.max_bytes = max_bytes
 
     @property
@@ -88,6 +92,7 @@ class BatchBuilder(RecordBuffer):
             self.max_timestamp,
             compression=self.compression,
             compression_level=self.compression_level,
+            has_user_timestamp=self.has_user_timestamp,
         )
 
 
@@ -96,6 +101,9 @@ class ClosedBatch:
 
     It is compressed once even if it is encoded several times: a retry may need another producer
     epoch or base sequence, and thus a new header, but the same records.
+
+    Attributes:
+        has_user_timestamp: The application gave one of the records its timestamp.
     """
 
     __slots__ = (
@@ -105,6 +113,7 @@ class ClosedBatch:
         "compression",
         "compression_level",
         "count",
+        "has_user_timestamp",
         "max_timestamp",
         "size_bytes",
     )
@@ -118,6 +127,7 @@ class ClosedBatch:
         *,
         compression: Compression = Compression.NONE,
         compression_level: int | None = None,
+        has_user_timestamp: bool = False,
     ) -> None:
         """`body` holds `count` records of format 2, their offset deltas running from 0.
 
@@ -129,6 +139,7 @@ class ClosedBatch:
         self.count = count
         self.base_timestamp = base_timestamp
         self.max_timestamp = max_timestamp
+        self.has_user_timestamp = has_user_timestamp
         self.compression = compression
         self.compression_level = compression_level
 
@@ -245,4 +256,6 @@ class ClosedBatch:
                 builder = BatchBuilder(self.compression, self.compression_level, max_bytes)
                 builder.append(*record)
         batches.append(builder.close())
+        for batch in batches:
+            batch.has_user_timestamp = self.has_user_timestamp
         return batches

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.batch import Batch, SentTopic
 from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES
 from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -98,15 +98,16 @@ def change_flushes(cluster: Cluster, by: int) -> None:
 
 def state_of(batch: Batch) -> object:
     records = batch.records
-    said = None if records is None else records.encode()
+    said = None if records is None else (records.encode(), records.has_user_timestamp)
     kept = [
         getattr(batch, name)
         for name in Batch.__slots__
-        if name not in {"builder", "future", "records", "last_error"}
+        if name not in {"builder", "future", "records", "last_error", "sent_topic"}
     ]
+    kept += [getattr(batch.sent_topic, name) for name in SentTopic.__slots__]
     future = batch.future
     error = None if batch.last_error is None else str(batch.last_error)
-    return kept, said, error, future.count, future.has_user_timestamp, str(future.value)
+    return kept, said, error, future.count, str(future.value)
 
 
 def full_state(cluster: Cluster) -> object:

@@ -17,6 +17,7 @@ def test_the_parts_share_what_the_batch_had(keep_sequences: bool) -> None:
     [batch] = cluster.accumulator.drain(1, cluster.now, 10_000)
     reserved, sequence, count = batch.reserved_bytes, batch.sequence, batch.count
     batch.last_error = ValueError("too large")
+    batch.records.has_user_timestamp = batch.sent_topic.maybe_in_deleted = True
 
     outcome, parts = split_batch(batch, 5.0, keep_sequences=keep_sequences)
 
@@ -30,6 +31,8 @@ def test_the_parts_share_what_the_batch_had(keep_sequences: bool) -> None:
     assert batch.reserved_bytes == 0
     assert all(part.order > batch.order for part in parts)
     assert {(part.not_before, part.last_error) for part in parts} == {(5.0, batch.last_error)}
+    assert all(part.records.has_user_timestamp for part in parts)
+    assert all(part.sent_topic.maybe_in_deleted for part in parts)
     if keep_sequences:
         assert {part.sequence.identity for part in parts} == {sequence.identity}
         expected = [sequence.base_sequence + start for start in starts]

@@ -349,7 +349,7 @@ def test_batches_sent_by_topic_id_are_retried_in_order_in_a_recreated_topic(clus
 def test_batches_sent_by_topic_name_that_may_be_in_a_recreated_topic_are_unknown(cluster, three):
     deliveries, requests = three
     for request in requests:
-        request.sent[0].batch.sent_by_topic_name = True
+        request.sent[0].batch.sent_topic.by_name = True
     cluster.reply(requests[0], ErrorCode.NOT_ENOUGH_REPLICAS)
     cluster.lose(requests[1])
     cluster.recreate_topic()

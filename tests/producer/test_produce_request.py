@@ -40,8 +40,8 @@ def batch(
 ) -> Batch:
     builder = records.BatchBuilder(compression)
     builder.append(5, b"key", b"value", headers)
+    builder.has_user_timestamp = has_user_timestamp
     future = BatchFuture(topic, partition, UnreportedFailures(), YieldBudget())
-    future.has_user_timestamp = has_user_timestamp
     made = Batch(future, builder, (1,), 0.0, 0.0)
     made.close()
     made.sequence = sequence
