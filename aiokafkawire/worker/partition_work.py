@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -121,7 +121,7 @@ class WorkItem:
 
     __slots__ = (
         "_counted",
-        "_start",
+        "_run",
         "batch_failure",
         "due",
         "end",
@@ -146,7 +146,8 @@ class WorkItem:
         keys: Sequence[Hashable] | None = None,
     ) -> None:
         self.records = records
-        self._start = self._counted = self.index = 0
+        self._counted = self.index = 0
+        self._run: list[Record] | None = None
         self.end = len(records)
         self.partition = partition
         self.handler = handler
@@ -169,12 +170,11 @@ class WorkItem:
         """Number of unfinished records."""
         return self.end - self.index
 
-    def next_records(self, limit: int) -> Iterable[Record]:
-        """Return the first unfinished records."""
-        records, first, end = self.records, self.index, min(self.index + limit, self.end)
-        if type(records) is list:  # few of them may run here, so it is not copied
-            return map(records.__getitem__, range(first, end))
-        return records[first:end]
+    def next_records(self, limit: int) -> list[Record]:
+        """Return the first unfinished records, in a list that `divide` clears."""
+        run = self.records[self.index : min(self.index + limit, self.end)]
+        self._run = run if type(run) is list else [*run]
+        return self._run
 
     def count_finished(self) -> None:
         """Let the tracker of the partition know which records are finished.
@@ -187,21 +187,34 @@ class WorkItem:
             self._counted = self.index
 
     def divide(self) -> WorkItem | None:
-        """Keep the finished and the present record; return an item with the others, if any."""
+        """Keep the present record; return an item with those behind it, if any.
+
+        The present record may run or wait for long: it must not keep the others in memory.
+        """
         assert self.keys is not None
-        following, rest = self.index + 1, None
-        if following < self.end:
-            if type(self.records) is Records:
-                self.records = list(self.records)  # each part would make its own
+        self.count_finished()
+        records, index, end, rest = self.records, self.index, self.end, None
+        present = records[index]
+        size = record_size(present)
+        if index + 1 < end:
+            if type(records) is Records:
+                records = list(records)  # each part would make its own
             rest = WorkItem((), self.partition, self.handler, keys=self.keys)
-            rest.records, rest.end = self.records, self.end
-            rest._start = rest._counted = rest.index = self.end = following
-            size = 0
-            for place in range(self._start, following):
-                size += record_size(self.records[place])
-            self.size, rest.size = size, self.size - size
-        self.ordering_key, self.keys = self.keys[self.index], None
+            rest.records, rest.end = records, end
+            rest._counted = rest.index = index + 1
+            rest.size = self.size - size
+        else:
+            self.partition.add_size(size - self.size)
+        self.ordering_key, self.keys = self.keys[index], None
+        self.records, self.size = [present], size
+        self._counted, self.index, self.end = 0, 0, 1
+        if self._run is not None:
+            self._run.clear()
         return rest
+
+    def drop_records(self) -> None:
+        """Keep no records in memory: a handler may keep its `WorkerRecord`."""
+        self.records, self._run = (), None
 
     @property
     def is_undisturbed(self) -> bool:

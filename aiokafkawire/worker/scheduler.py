@@ -287,7 +287,7 @@ class Scheduler:
         """End a running item, and let the next one with its ordering key run."""
         work, key = item.partition, item.ordering_key
         self._stop(item)
-        item.records = ()  # a handler may keep its `WorkerRecord`
+        item.drop_records()
         work.add_size(-item.size)
         if key is not None and work.state is _ACTIVE:
             waiting = work.waiting[key]

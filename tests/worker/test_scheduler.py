@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -87,6 +89,40 @@ def test_divided_records_keep_their_bytes():
         assert item is not None
         assert not scheduler.finish_records(item)
         assert work.size == left
+
+
+class WatchedRecord(Record):
+    """A record that a weak reference can refer to."""
+
+
+@pytest.mark.parametrize("state", ["running", "waiting", "delayed"])
+def test_a_record_that_is_left_keeps_no_other_in_memory(state: str):
+    scheduler = make_scheduler()
+    records = [WatchedRecord("t", 0, n, key=b"a" if n in {1, 3} else None) for n in range(5)]
+    watched = [weakref.ref(each) for each in records]
+    add(scheduler, [*records])
+    del records
+    first = scheduler.take(0)
+    assert first is not None
+    run = first.next_records(5)
+    assert len(run) == 5
+    assert scheduler.finish_records(first)
+    rest = scheduler.take(0)
+    assert rest is not None
+    assert scheduler.finish_records(rest) is False  # record 3 waits for record 1
+    last = scheduler.take(0)
+    assert last is not None
+    assert scheduler.finish_records(last) is False
+    left = 1
+    if state == "waiting":
+        assert scheduler.finish_records(first) is False
+        left = 3
+    elif state == "delayed":
+        scheduler.retry(first, 10.0)
+    kept = {1, 3} if left == 1 else {3}
+    assert {n for n, ref in enumerate(watched) if ref() is not None} == kept
+    assert scheduler.partition(TP).size == len(kept) * len(b"a")
+    assert committable(scheduler) == {TP: left}
 
 
 def test_a_failed_record_blocks_its_key_alone():
