@@ -100,7 +100,10 @@ else:
 
 def restore(kind: type[Record] | None, fields: dict[str, Any]) -> Record:
     """Restore a pickled `Record`, which may have been pickled with the other kernel."""
-    record: Record = Record.__new__(Record if kind is None else kind)
+    kind = Record if kind is None else kind
+    # A compiled class has a `__new__` of its own; that of an application's class may take arguments.
+    base = ShareRecord if issubclass(kind, ShareRecord) else Record
+    record: Record = base.__new__(kind)
     for name, value in fields.items():
         setattr(record, name, value)
     return record

@@ -257,6 +257,18 @@ async def test_a_record_of_a_share_group_is_acknowledged_by_what_holds_it(module
     assert held.calls == [f"{name} 7" for name in names]
 
 
+def test_a_copy_of_a_record_of_a_share_group_is_held_as_well() -> None:
+    held = Held()
+    columns = Columns(b"key", 1)
+    columns.offsets[0], columns.key_length[0], columns.value_length[0] = 7, 3, -1
+    (record,) = kernel.make_records(columns, 0, 1, "jobs", 3, 0, -1, held)
+    copied = copy.copy(record)
+    assert type(copied) is kernel.ShareRecord
+    assert (copied, copied.key) == (record, b"key")
+    copied.accept()
+    assert held.calls == ["accept 7"]
+
+
 def test_a_class_derived_from_record_can_be_copied() -> None:
     own = Own("orders", 3, 7, value=b"v")
     own.note = "x"
