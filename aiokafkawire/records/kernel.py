@@ -101,7 +101,7 @@ else:
 def restore(kind: type[Record] | None, fields: dict[str, Any]) -> Record:
     """Restore a pickled `Record`, which may have been pickled with the other kernel."""
     kind = Record if kind is None else kind
-    # A compiled class has a `__new__` of its own; that of an application's class may take arguments.
+    # A compiled class needs its own `__new__`; that of an application may take arguments.
     base = ShareRecord if issubclass(kind, ShareRecord) else Record
     record: Record = base.__new__(kind)
     for name, value in fields.items():
