@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ class HeldRecords:
     A record is held while its current lock is the one of its fetch.
     """
 
-    __slots__ = ("delivery_count", "lock", "locks", "node", "partition")
+    __slots__ = ("_node", "delivery_count", "lock", "locks", "partition")
 
     def __init__(
         self,
@@ -33,15 +34,22 @@ class HeldRecords:
         lock: AcquisitionLock,
         delivery_count: int,
     ) -> None:
-        self.node = node
+        # The garbage collector does not know records: one that its consumer leads to would stay.
+        self._node = weakref.ref(node)
         self.partition = partition
         self.lock = lock
         self.delivery_count = delivery_count
         self.locks = node.locks(partition)
 
+    @property
+    def node(self) -> ShareNode | None:
+        """The broker that leads the partition; None if the consumer does not exist any more."""
+        return self._node()
+
     def is_held(self, offset: int) -> bool:
         """Return whether a record is locked, and no acknowledgement of it was sent."""
-        return self.node.is_held(self.partition, offset, self.lock)
+        node = self.node
+        return node is not None and node.is_held(self.partition, offset, self.lock)
 
     def lock_expires_at(self, offset: int) -> float | None:
         """Return when the lock of a record expires; None if it is not held."""
@@ -65,18 +73,19 @@ class HeldRecords:
 
     def undecided(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of records between two offsets that are held and not acknowledged."""
-        return self.node.undecided(self.partition, first, last, self.lock)
+        node = self.node
+        return [] if node is None else node.undecided(self.partition, first, last, self.lock)
 
     def acknowledge_undecided(self, offsets: Sequence[int], type: AcknowledgeType) -> None:
         """Acknowledge records, unless the application has done so."""
-        if offsets:
-            self.node.acknowledge(self.partition, offsets, type, self.lock, only_undecided=True)
+        if offsets and (node := self.node) is not None:
+            node.acknowledge(self.partition, offsets, type, self.lock, only_undecided=True)
 
     def report_lost(self, first: int, last: int) -> bool:
         """Report processed records whose lock ended before; return whether there are any."""
         ranges = [(begin, end) for begin, end, _ in self.lock.lost.within(first, last)]
-        if ranges:
-            self.node.complete(self.partition, PartitionAcknowledgements.lost(ranges, self.lock))
+        if ranges and (node := self.node) is not None:
+            node.complete(self.partition, PartitionAcknowledgements.lost(ranges, self.lock))
         return bool(ranges)
 
     def accept(self, offset: int) -> Acknowledgement:
@@ -101,10 +110,10 @@ class HeldRecords:
         Raises:
             AcknowledgementFailed: The record is not held any more.
         """
-        pending = None
-        if self.is_held(offset):
-            pending = self.node.acknowledge(self.partition, (offset,), type, self.lock)
-        if pending is None:
+        node, pending = self.node, None
+        if node is not None and node.is_held(self.partition, offset, self.lock):
+            pending = node.acknowledge(self.partition, (offset,), type, self.lock)
+        if node is None or pending is None:
             raise AcknowledgementFailed(
                 "the record is not held: it is acknowledged, its lock has expired, or its share"
                 " session has ended",
@@ -112,4 +121,4 @@ class HeldRecords:
                 partition=self.partition.partition,
                 offset=offset,
             )
-        return Acknowledgement(pending, offset, self.lock, self.node.flush)
+        return Acknowledgement(pending, offset, self.lock, node.flush)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 from uuid import UUID
 
 import anyio
 import pytest
 
-from aiokafkawire.errors import CorruptRecord
+from aiokafkawire.errors import AcknowledgementFailed, CorruptRecord
 from aiokafkawire.group.topic_id_partition import TopicIdPartition
 from aiokafkawire.runtime import current_task
 from aiokafkawire.share.acknowledgements import AcknowledgeType, PartitionAcknowledgements
@@ -43,6 +45,7 @@ class Node:
         self.held.set(0, count - 1, lock)
         self.lock = lock
         self.lost: list[int] = []
+        self.hooks: list[object] = []
 
     def end_locks(self, first: int, last: int) -> None:
         self.held.remove(first, last)
@@ -364,3 +367,23 @@ def test_corrupt_batches_of_one_partition_before_a_call_have_one_error() -> None
     assert delivery.take_corrupt_error() is None
     assert [record.offset for record in delivery.corrupt_records(errors[0])] == [2, 3, 4, 5]
     assert delivery.corrupt_records(errors[1]) == []
+
+
+def test_a_record_to_which_the_hooks_of_its_consumer_refer_is_freed_with_it():
+    delivery, node, _ = filled(1)
+    ((record,),) = delivery.take(None, 1).values()
+    node.hooks = [record]
+    freed = weakref.ref(node)
+    del delivery, node, record
+    gc.collect()
+    assert freed() is None
+
+
+def test_a_record_whose_consumer_is_freed_is_not_held():
+    delivery, node, _ = filled(1)
+    ((record,),) = delivery.take(None, 1).values()
+    del delivery, node
+    gc.collect()
+    assert record.lock_expires_at is None
+    with pytest.raises(AcknowledgementFailed, match="not held"):
+        record.accept()
