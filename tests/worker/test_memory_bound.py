@@ -1,7 +1,9 @@
-"""Records that wait for a hot key stay within the limits of the worker."""
+"""A worker's memory stays within its limits, with one hot key and with many keys."""
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import anyio
@@ -17,6 +19,12 @@ LIMIT = 100
 POLLED = 40
 VALUE_BYTES = 50
 WITHIN_S = 60.0
+
+KEYS = 1_000_000
+WARM_UP = 100_000
+CHUNK = 100_000
+MAX_GROWTH_BYTES = 1_000_000
+"""About one byte per key; the smallest object takes 16."""
 
 
 @pytest.mark.parametrize(
@@ -67,3 +75,42 @@ async def test_a_hot_key_does_not_fill_the_memory(
                 await has_seen_all.wait()
     assert seen == values
     assert max(buffered) < limit + added
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_many_keys_do_not_fill_the_memory() -> None:
+    """Nothing is kept of a key whose records are finished; every 100th handler waits."""
+    async with Broker() as broker:
+        await broker.create_topic("orders", partitions=1)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for first in range(0, KEYS, CHUNK):
+                keys = [b"%d" % number for number in range(first, first + CHUNK)]
+                await producer.send_many("orders", [b"order"] * CHUNK, keys=keys)
+            await producer.flush()
+        worker = Worker(bootstrap_servers=broker.bootstrap_servers, group_id="billing")
+        processed = after_warm_up = growth = 0
+        has_seen_all = anyio.Event()
+
+        @worker.on("orders", order_by="key")
+        async def bill(record: Any) -> None:
+            nonlocal processed, after_warm_up, growth
+            processed += 1
+            if processed % 100 == 0:
+                await anyio.lowlevel.checkpoint()
+            if processed == WARM_UP:
+                gc.collect()
+                after_warm_up = tracemalloc.get_traced_memory()[0]
+            elif processed == KEYS:
+                gc.collect()
+                growth = tracemalloc.get_traced_memory()[0] - after_warm_up
+                has_seen_all.set()
+
+        tracemalloc.start()
+        try:
+            async with worker:
+                with anyio.fail_after(WITHIN_S):
+                    await has_seen_all.wait()
+        finally:
+            tracemalloc.stop()
+    assert growth < MAX_GROWTH_BYTES
