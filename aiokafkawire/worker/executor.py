@@ -49,6 +49,9 @@ T = TypeVar("T")
 MAX_RECORDS_PER_RUN = 256
 """Records of an item that are processed before items of other partitions, and other tasks, run."""
 
+MAX_RUN_S = 0.1
+"""Time after which a run ends before its next record, where handlers wait for long."""
+
 WRITE_BACKOFF_S = 1.0
 """Delay before a failed write of a retry or dead letter is repeated."""
 
@@ -139,7 +142,9 @@ class Executor:
         now, handler, breaker = self._runtime.clock.now, item.handler, self._breaker
         is_plain, function, counters = handler.is_plain, handler.function, self.counters
         item.started = now()
-        if not is_plain or self._checks_records or not item.is_undisturbed:
+        until = item.started + MAX_RUN_S
+        uses_results = breaker is not None or self.results is not None
+        if not is_plain or uses_results or not item.is_undisturbed:
             item.needs_checks = True
         for record in item.next_records(self._run_limit()):
             try:
@@ -170,27 +175,25 @@ class Executor:
                     self.results.processed += record_results(item, is_processed=True)
                 if not self._scheduler.finish_records(item):
                     return
-            if breaker is not None and not breaker.can_start:
-                break
             item.started = now()
+            if item.started >= until or (breaker is not None and not breaker.can_start):
+                break
         if item.index < item.end:
             self._scheduler.requeue(item)
         else:
             self._scheduler.finish_records(item, 0)
-
-    @property
-    def _checks_records(self) -> bool:
-        """True if the result of each record is used."""
-        return self._breaker is not None or self.results is not None
 
     async def _run_batches(self, item: WorkItem) -> None:
         """Process the records of an item together, or one by one after `SplitBatch`.
 
         Records of a handler of one record are batches of one here.
         """
-        observer = self._observer
+        observer, now = self._observer, self._runtime.clock.now
+        until = now() + MAX_RUN_S
         for _ in range(self._run_limit()):
-            item.started = self._runtime.clock.now()
+            item.started = now()
+            if item.started >= until:
+                break
             is_split = item.handler.batch is None or item.batch_failure is not None
             number = 1 if is_split else item.remaining
             try:
