@@ -34,6 +34,9 @@ NOT_BUILT = (
     "AIOKAFKAWIRE_REQUIRE_EXT is set, but the compiled kernel cannot be built: {reason}. Install "
     "{remedy}, or unset AIOKAFKAWIRE_REQUIRE_EXT to install without it (slower)"
 )
+OPTIONS = [] if sys.platform == "win32" else ["-g0", "--param=inline-unit-growth=100"]
+"""gcc stops to inline when a file has grown by 40 %, then decodes each varint by a call. clang
+ignores the parameter."""
 COMPILER = (
     "a C compiler and Python's headers (Debian: apt-get install gcc python3-dev; macOS: "
     "xcode-select --install; Windows: the C++ build tools of Visual Studio)"
@@ -55,7 +58,7 @@ def kernel() -> list[Extension]:
     extension = Extension(
         KERNEL.replace("/", "."),
         [str(sources[0])],
-        extra_compile_args=[] if sys.platform == "win32" else ["-g0"],
+        extra_compile_args=OPTIONS,
         define_macros=[("AIOKAFKAWIRE_KERNEL_HASH", f'"{digest}"')],
     )
     directives = {"language_level": 3, "annotation_typing": False, "wraparound": False}
