@@ -35,8 +35,8 @@ NOT_BUILT = (
     "{remedy}, or unset AIOKAFKAWIRE_REQUIRE_EXT to install without it (slower)"
 )
 OPTIONS = [] if sys.platform == "win32" else ["-g0", "--param=inline-unit-growth=100"]
-"""gcc stops to inline when a file has grown by 40 %, then decodes each varint by a call. clang
-ignores the parameter."""
+"""By default gcc stops inlining once a file has grown by 40 %, and calls a function for each
+varint. clang ignores the parameter."""
 COMPILER = (
     "a C compiler and Python's headers (Debian: apt-get install gcc python3-dev; macOS: "
     "xcode-select --install; Windows: the C++ build tools of Visual Studio)"
