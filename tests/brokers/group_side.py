@@ -151,9 +151,6 @@ def use_ids_of(real: Side, ours: Side, broker: Broker) -> None:
     """Give the topics the same ids, as assignments depend on their hashes."""
     cluster = broker._running.cluster
     for topic_id, name in real.names.items():
-        topic = cluster.topics[name]
-        del cluster._by_id[topic.topic_id]
-        topic.topic_id = topic_id
-        cluster._by_id[topic_id] = topic
-    cluster.topics.version += 1
+        cluster.topics[name].topic_id = topic_id
+    cluster.topics.replace_all([*cluster.topics.values()])
     ours.names = dict(real.names)
