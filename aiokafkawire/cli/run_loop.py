@@ -9,16 +9,24 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
 from aiokafkawire.cli.error_text import INTERRUPTED, TERMINATED, CommandFailed
 from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
 
-__all__ = ("BACKENDS", "GRACE_S", "HARD_STOP_S", "Interruption", "StoppedBySignal", "run_command")
+__all__ = (
+    "BACKENDS",
+    "GRACE_S",
+    "HARD_STOP_S",
+    "Interruption",
+    "StoppedBySignal",
+    "installed_backend",
+    "run_command",
+)
 
-BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
+BACKENDS: dict[str, tuple[Literal["asyncio", "trio"], dict[str, Any]]] = {
     "asyncio": ("asyncio", {"use_uvloop": False}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
@@ -139,6 +147,17 @@ class Interruption:
         os._exit(self.code)
 
 
+def installed_backend(name: str) -> tuple[Literal["asyncio", "trio"], dict[str, Any]]:
+    """Return the library of `--backend` and its options of `anyio.run`.
+
+    Raises:
+        CommandFailed: The package is not installed.
+    """
+    if importlib.util.find_spec(name) is None:
+        raise CommandFailed(f"--backend {name} needs {name}: pip install {name}")
+    return BACKENDS[name]
+
+
 def run_command(
     function: Callable[[Interruption], Awaitable[None]],
     *,
@@ -146,9 +165,7 @@ def run_command(
     interruption: Interruption | None = None,
 ) -> None:
     """Run a command to its end. Raises `StoppedBySignal` if a signal stopped it."""
-    library, options = BACKENDS[backend]
-    if importlib.util.find_spec(backend) is None:
-        raise CommandFailed(f"--backend {backend} needs {backend}: pip install {backend}")
+    library, options = installed_backend(backend)
     active = Interruption() if interruption is None else interruption
     with active.handling_signals():
         try:

@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.log_lines import stop_logging_to_stderr
-from aiokafkawire.cli.run_loop import BACKENDS
+from aiokafkawire.cli.run_loop import BACKENDS, installed_backend
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.worker import Worker
 
@@ -59,6 +58,7 @@ def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     lets running handlers finish; a second one cancels them.
     """
     stop_logging_to_stderr()
+    library, options = installed_backend(backend)
     if reload:
         logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
@@ -67,8 +67,7 @@ def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     found = find_worker(target)
     # Without an effect if the module has configured logging.
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
-    library: Literal["asyncio", "trio"] = "trio" if backend == "trio" else "asyncio"
-    found.run_forever(backend=library, backend_options=BACKENDS[backend][1])
+    found.run_forever(backend=library, backend_options=options)
 
 
 def run_reloading(arguments: list[str]) -> None:

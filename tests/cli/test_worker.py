@@ -88,6 +88,17 @@ def test_a_worker_without_kafka_fails_with_the_reason(module: str, backend: str)
     assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize("backend", ["uvloop", "trio"])
+@pytest.mark.parametrize("reload", [[], ["--reload"]])
+def test_a_backend_that_is_not_installed_is_an_error(
+    cli: Cli, module: str, monkeypatch: pytest.MonkeyPatch, backend: str, reload: list[str]
+):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, err = cli("worker", "--backend", backend, *reload, f"{module}:worker")
+    expected = f"aiokafkawire: --backend {backend} needs {backend}: pip install {backend}\n"
+    assert (code, err) == (1, expected)
+
+
 LOGGING = """
 import logging
 from aiokafkawire import Worker
