@@ -66,6 +66,19 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.UnsupportedVersion, "check the broker's version"),
 )
 
+ADVICE_WITHOUT_FLAGS: Mapping[type[BaseException], str] = {
+    errors.NoBrokerAvailable: "check bootstrap_servers and that the broker is running",
+    errors.ConnectionFailed: "check bootstrap_servers and that the broker is running",
+    errors.MalformedFrame: "check that the port in bootstrap_servers is Kafka's",
+    errors.DeliveryTimedOut: "raise delivery_timeout_ms if needed",
+    errors.RequestTimedOut: "check the broker, or raise request_timeout_ms",
+    errors.RecordTooLarge: "raise max_request_size_bytes and the topic's max.message.bytes",
+    errors.CorruptRecord: "skip it with `aiokafkawire offsets reset`",
+    errors.NoOffsetForPartition: "set auto_offset_reset in consumer_options",
+    errors.LogTruncated: "give the next offset with `aiokafkawire offsets reset`",
+}
+"""What replaces the entries of `ADVICE` for a worker, whose options are in its module."""
+
 ADVICE_BY_CODE: Mapping[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`aiokafkawire topics list` lists the topics",
     ErrorCode.TOPIC_ALREADY_EXISTS: "--if-missing ignores existing topics",
@@ -87,14 +100,20 @@ CODE_ONLY_HINT = ", and allow_auto_create_topics is off"
 """Part of an error text about an option of the Python API; not useful in a shell."""
 
 
-def explain(error: BaseException) -> str:
-    """Return the error and its remedy as one line."""
+def explain(error: BaseException, *, has_flags: bool = True) -> str:
+    """Return the error and its remedy as one line.
+
+    Args:
+        error: The error.
+        has_flags: The command has `-b`, `-X` and the like. If not, the remedy names options of
+            the clients.
+    """
     if isinstance(error, errors.DeliveriesFailed):
         count = "1 record was" if error.count == 1 else f"{error.count} records were"
-        first = "" if error.first is None else f": {explain(error.first)}"
+        first = "" if error.first is None else f": {explain(error.first, has_flags=has_flags)}"
         return f"{count} not delivered{first}"
     text = one_line(str(error)).replace(CODE_ONLY_HINT, "") or type(error).__name__
-    if isinstance(error, errors.UnknownTopic) and error.partition is not None:
+    if isinstance(error, errors.UnknownTopic) and error.partition is not None and has_flags:
         return f"{text}; {PARTITION_ADVICE}"
     if isinstance(error, errors.UnsupportedVersion) and (
         error.api is None or ";" in text or "needs Kafka" in text
@@ -108,7 +127,8 @@ def explain(error: BaseException) -> str:
     advised = cause if isinstance(cause, errors.ConnectionFailed) else error
     for kind, advice in ADVICE:
         if isinstance(advised, kind):
-            return f"{text}; {advice}"
+            in_code = None if has_flags else ADVICE_WITHOUT_FLAGS.get(kind)
+            return f"{text}; {in_code or advice}"
     return text
 
 

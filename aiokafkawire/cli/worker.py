@@ -13,10 +13,11 @@ from pathlib import Path
 
 import click
 
-from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.arguments import REFUSED_TIMEOUT_MS
+from aiokafkawire.cli.error_text import CommandFailed, explain
 from aiokafkawire.cli.log_lines import stop_logging_to_stderr
 from aiokafkawire.cli.run_loop import BACKENDS, installed_backend
-from aiokafkawire.errors import InvalidOption
+from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.worker import Worker
 
 __all__ = ("find_worker", "worker")
@@ -67,7 +68,11 @@ def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     found = find_worker(target)
     # Without an effect if the module has configured logging.
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
-    found.run_forever(backend=library, backend_options=options)
+    found._option_sets.limit_refused_start(REFUSED_TIMEOUT_MS)
+    try:
+        found.run_forever(backend=library, backend_options=options)
+    except KafkaError as error:
+        raise CommandFailed(explain(error, has_flags=False)) from error
 
 
 def run_reloading(arguments: list[str]) -> None:

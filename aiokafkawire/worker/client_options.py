@@ -53,6 +53,11 @@ class ClientOptionSets:
         self.consumer = consumer
         self.producer = producer
 
+    def limit_refused_start(self, timeout_ms: int) -> None:
+        """Set `bootstrap_refused_timeout_ms`, unless the application has set a limit itself."""
+        if "default_api_timeout_ms" not in self.common:
+            self.common = {"bootstrap_refused_timeout_ms": timeout_ms, **self.common}
+
     def make_consumer(self, config: WorkerConfig) -> Consumer:
         """Return the consumer of a worker.
 

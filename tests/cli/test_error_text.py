@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
 from aiokafkawire import errors
-from aiokafkawire.cli.error_text import ADVICE, ADVICE_BY_CODE, explain
+from aiokafkawire.cli.error_text import (
+    ADVICE,
+    ADVICE_BY_CODE,
+    ADVICE_WITHOUT_FLAGS,
+    explain,
+)
 from aiokafkawire.wire import error_for
 
 
@@ -19,6 +25,18 @@ def test_a_deadline_that_a_connection_has_used_up_is_not_called_too_short() -> N
     assert "request_timeout_ms" in explain(error)
     error.__cause__ = errors.ConnectionFailed("refused")
     assert explain(error) == f"{error}; check -b and that the broker is running"
+
+
+def test_a_command_without_flags_gets_no_advice_with_flags() -> None:
+    flag = re.compile(r"(^|\s)-{1,2}[a-zA-Z]")
+    for kind, advice in ADVICE:
+        given = ADVICE_WITHOUT_FLAGS.get(kind, advice)
+        assert not flag.search(given), kind
+        assert (given != advice) == bool(flag.search(advice)), kind
+    missing = errors.UnknownTopic("the topic has 3 partitions", topic="t", partition=7)
+    assert explain(missing, has_flags=False).endswith("; check the name or create the topic")
+    refused = errors.NoBrokerAvailable("no broker answered")
+    assert explain(refused, has_flags=False).startswith("no broker answered; check bootstrap_")
 
 
 def test_what_a_broker_says_does_not_act_on_the_terminal() -> None:

@@ -88,6 +88,50 @@ def test_a_worker_without_kafka_fails_with_the_reason(module: str, backend: str)
     assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
 
 
+REFUSED = """
+from aiokafkawire import Worker
+
+worker = Worker(bootstrap_servers="127.0.0.1:1", group_id="billing"{options})
+
+@worker.on("orders")
+async def bill(record):
+    pass
+
+def note(**options):
+    sets = worker._option_sets
+    for client in sets.make_consumer(worker.config), sets.make_producer(worker.config):
+        print(client.config.bootstrap_refused_timeout_ms)
+
+worker.run_forever = note
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", b"5000"),
+        (", bootstrap_refused_timeout_ms=70", b"70"),
+        (", default_api_timeout_ms=90_000", b"None"),
+    ],
+)
+def test_the_time_of_refused_connections_is_short(
+    cli: Cli, module: str, options: str, expected: bytes
+):
+    Path(f"{module}.py").write_text(REFUSED.format(options=options), "utf-8")
+    code, out, _ = cli("worker", f"{module}:worker")
+    assert (code, out.split()) == (0, [expected] * 2)
+
+
+def test_the_remedy_names_no_flag_that_the_command_lacks(cli: Cli, module: str):
+    text = MODULE.format(imported="json").replace("_timeout_ms=500", "_timeout_ms=1")
+    Path(f"{module}.py").write_text(text, "utf-8")
+    code, _, err = cli("worker", f"{module}:worker")
+    assert code == 1
+    assert err.splitlines()[-1].startswith("aiokafkawire: ")
+    assert "check bootstrap_servers and that the broker is running" in err
+    assert " -b" not in err
+
+
 @pytest.mark.parametrize("backend", ["uvloop", "trio"])
 @pytest.mark.parametrize("reload", [[], ["--reload"]])
 def test_a_backend_that_is_not_installed_is_an_error(
