@@ -13,7 +13,14 @@ import click
 
 from aiokafkawire.cli.arguments import client_options, require_utf8
 from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, client_arguments
-from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed, explain, one_line
+from aiokafkawire.cli.error_text import (
+    FAILED,
+    OK,
+    CommandFailed,
+    explain,
+    explain_retried,
+    one_line,
+)
 from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
 from aiokafkawire.cli.streams import OutputStream
@@ -133,11 +140,11 @@ class AdminCommand(NamedTuple):
         return report(failed)
 
 
-def report(errors: Iterable[Exception]) -> int:
+def report(errors: Iterable[Exception], text_of: Callable[[BaseException], str] = explain) -> int:
     """Print one line per error on stderr and return the exit code."""
     code = OK
     for error in errors:
-        print_stderr(one_line(f"aiokafkawire: {explain(error)}"))
+        print_stderr(one_line(f"aiokafkawire: {text_of(error)}"))
         code = FAILED
     return code
 
@@ -158,9 +165,9 @@ async def _repeat(work: AdminWork, admin: Admin, interval_s: float) -> Never:
         if clears:
             await print_results(CLEAR_SCREEN)
         try:
-            report(await _attempt(work, admin))
+            report(await _attempt(work, admin), explain_retried)
         except (KafkaError, CommandFailed) as error:
-            report([error])
+            report([error], explain_retried)
         await anyio.sleep_until(deadline)
 
 

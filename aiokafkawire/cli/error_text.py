@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from aiokafkawire import errors
 from aiokafkawire.config import did_you_mean
+from aiokafkawire.runtime import copy_error
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
@@ -16,6 +17,7 @@ __all__ = (
     "USAGE",
     "CommandFailed",
     "explain",
+    "explain_retried",
     "no_topic",
     "one_line",
     "printable",
@@ -121,6 +123,8 @@ def explain(error: BaseException, *, has_flags: bool = True) -> str:
         # No broker is involved, or the text already has a remedy.
         return text
     if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND and error.group is not None:
+            text = f"group {error.group!r} does not exist"
         return f"{text}; {ADVICE_BY_CODE[error.code]}"
     # A deadline that a failed connection has used up is not too short.
     cause = error.__cause__ if isinstance(error, errors.RequestTimedOut) else None
@@ -130,6 +134,23 @@ def explain(error: BaseException, *, has_flags: bool = True) -> str:
             in_code = None if has_flags else ADVICE_WITHOUT_FLAGS.get(kind)
             return f"{text}; {in_code or advice}"
     return text
+
+
+def explain_retried(error: BaseException) -> str:
+    """Return the error of a command that repeats its requests as one line.
+
+    An error that passes has no remedy, and only the context that a user knows.
+    """
+    has_advice = isinstance(error, errors.UnknownTopic) or (
+        isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE
+    )
+    if not isinstance(error, errors.KafkaError) or not error.retriable or has_advice:
+        return explain(error)
+    shown = copy_error(error)
+    shown.api = shown.attempt = None
+    if isinstance(shown, errors.BrokerError):
+        shown.reason = shown.reason.removeprefix(f"{shown.name}: ")
+    return f"{one_line(str(shown))}; trying again"
 
 
 def one_line(text: str) -> str:

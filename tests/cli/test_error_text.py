@@ -11,8 +11,9 @@ from aiokafkawire.cli.error_text import (
     ADVICE_BY_CODE,
     ADVICE_WITHOUT_FLAGS,
     explain,
+    explain_retried,
 )
-from aiokafkawire.wire import error_for
+from aiokafkawire.wire import ErrorCode, error_for
 
 
 def test_an_error_takes_one_line_and_says_what_to_do() -> None:
@@ -42,6 +43,25 @@ def test_a_command_without_flags_gets_no_advice_with_flags() -> None:
 def test_what_a_broker_says_does_not_act_on_the_terminal() -> None:
     text = explain(errors.CommitFailed("no\x1b[2J\r\nroom\x9b é"))
     assert text.startswith("no\\x1b[2J room\\x9b é; ")
+
+
+def test_an_error_that_a_repeated_command_outlives_has_no_remedy() -> None:
+    where = {"broker": "1 at h:1", "api": "DescribeGroups", "group": "billing", "attempt": 4}
+    loading = error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, **where)
+    expected = "the coordinator is still loading its state (broker 1 at h:1, group billing)"
+    assert explain_retried(loading) == f"{expected}; trying again"
+    assert loading.attempt == 4
+    late = errors.RequestTimedOut("no response before the deadline", **where)
+    assert explain_retried(late).endswith(
+        " deadline (broker 1 at h:1, group billing); trying again"
+    )
+    for lasting in (error_for(ErrorCode.GROUP_ID_NOT_FOUND, group="billing"), TimeoutError()):
+        assert explain_retried(lasting) == explain(lasting)
+
+
+def test_a_group_that_does_not_exist_is_named() -> None:
+    error = error_for(ErrorCode.GROUP_ID_NOT_FOUND, api="DescribeGroups", group="billing")
+    assert explain(error).startswith("group 'billing' does not exist; `aiokafkawire groups list`")
 
 
 def test_failed_deliveries_name_their_count_and_the_first() -> None:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
 
 from aiokafkawire.cli.group_reports import GroupReport, MemberRow, OffsetRow, group_text
+from aiokafkawire.testing import Answer, ApiKey, ErrorCode, KafkaBroker
 from aiokafkawire.types import TopicPartition
 
 from .conftest import Cli
-from .shell import serving
+from .shell import running, serving
 
 slow = pytest.mark.slow
 
@@ -91,9 +93,9 @@ def test_a_dry_run_of_a_deletion_changes_nothing(cli: Cli, servers: str):
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (("delete", "nobody", "-y"), 1, "GROUP_ID_NOT_FOUND"),
+        (("delete", "nobody", "-y"), 1, "group 'nobody' does not exist"),
         (("describe", "nobody"), 1, "`aiokafkawire groups list` lists the groups"),
-        (("remove-members", "nobody", "-y"), 1, "GROUP_ID_NOT_FOUND"),
+        (("remove-members", "nobody", "-y"), 1, "group 'nobody' does not exist"),
         (("remove-members", "nobody"), 2, "Give --yes"),
         (("descirbe", "g"), 2, "Did you mean 'describe'?"),
     ],
@@ -158,3 +160,27 @@ def test_a_share_group_is_described_with_its_end_offsets(
     out = cli("groups", "describe", "-b", servers, "sharing", "--json")[1]
     (row,) = json.loads(out)["offsets"]
     assert (row["committed"], row["end"], row["lag"]) == (1, 3, 2)
+
+
+def test_a_watched_group_without_coordinator_is_tried_again(cli: Cli) -> None:
+    with KafkaBroker() as broker:
+        make(cli, broker.bootstrap_servers, "watched", "watching")
+        broker.on(ApiKey.CONSUMER_GROUP_DESCRIBE, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        options = ("-b", broker.bootstrap_servers, "-X", "default_api_timeout_ms=500")
+        command = ("groups", "describe", *options, "--watch", "0.1", "watching")
+        with running(*command) as process:
+            assert process.stderr is not None
+            away = process.stderr.readline().decode()
+            broker.clear_faults()
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"watching: Empty")
+            assert cli("groups", "delete", "-y", *options, "watching")[0] == 0
+            while (gone := process.stderr.readline().decode()) == away:
+                pass
+    assert re.fullmatch(
+        r"aiokafkawire: the coordinator is still loading its state"
+        r" \(broker 1 at 127\.0\.0\.1:\d+, group watching\); trying again\n",
+        away,
+    )
+    advice = "`aiokafkawire groups list` lists the groups"
+    assert gone == f"aiokafkawire: group 'watching' does not exist; {advice}\n"
