@@ -1,4 +1,4 @@
-"""Log lines about failed attempts and dead letters."""
+"""Log lines about failed starts, failed attempts and dead letters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from aiokafkawire.logs import log_fields
+from aiokafkawire.runtime import Supervisor
 from aiokafkawire.worker.letters import FailedRecord
 from aiokafkawire.worker.outcomes import DeadLetter
 from aiokafkawire.worker.partition_work import WorkItem
@@ -19,9 +20,26 @@ from aiokafkawire.worker.retry_policy import (
     WriteDeadLetter,
 )
 
-__all__ = ("log_dead_letter", "log_exit", "log_failed_attempt")
+__all__ = ("log_dead_letter", "log_exit", "log_failed_attempt", "log_failed_start")
 
 logger = logging.getLogger("aiokafkawire.worker")
+
+
+def log_failed_start(error: Exception, supervisor: Supervisor) -> int | str:
+    """Log why the program of a worker ends, with the traceback if the level is DEBUG.
+
+    Returns:
+        The argument of `SystemExit` for the exit code 1: the reason, which goes to stderr, if the
+        logger is disabled, as by `logging.config.dictConfig`.
+    """
+    logger.error(
+        "%s: cannot start, the process exits with code 1: %s",
+        supervisor.name,
+        error,
+        exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
+        extra=log_fields(supervisor.fields, error=error),
+    )
+    return 1 if logger.isEnabledFor(logging.ERROR) else f"{supervisor.name}: cannot start: {error}"
 
 
 def log_failed_attempt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -71,7 +72,9 @@ class HealthServer:
         try:
             self._listener = await self._runtime.listen(address)
         except OSError as error:
-            raise OSError(error.errno, f"health server at {address}: {error.strerror}") from error
+            advice = "; choose another health_port" if error.errno == errno.EADDRINUSE else ""
+            text = f"health server at {address}: {error.strerror}{advice}"
+            raise OSError(error.errno, text) from error
         self._supervisor.spawn(self._accept, self._listener, name="health server")
         logger.info(
             "Health server: listening at http://%s with %s",

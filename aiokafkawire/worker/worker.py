@@ -23,12 +23,14 @@ from aiokafkawire.runtime import (
     client_label,
     current_task,
 )
+from aiokafkawire.runtime.client_state import ClientState
 from aiokafkawire.runtime.supervisor import get_loop_caller
 from aiokafkawire.serialization import DeserializerArgument
 from aiokafkawire.types import require_timeout
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.client_options import ClientOptionSets
 from aiokafkawire.worker.failed_records import retry_topics
+from aiokafkawire.worker.failure_log import log_failed_start
 from aiokafkawire.worker.handler_checks import (
     check_arguments,
     check_function,
@@ -312,16 +314,19 @@ class Worker(BaseClient[WorkerSession]):
 
         Raises:
             SystemExit: A second signal came; the code is 128 plus its number. Or a handler has
-                called `sys.exit`; the code is that of the call.
+                called `sys.exit`; the code is that of the call. Or the start failed, for the reason
+                in the log; the code is 1.
             KafkaError: See `run`.
         """
         options = backend_options
         try:
             number = anyio.run(self._run_with_signals, backend=backend, backend_options=options)
-        except KafkaError as error:
+        except (KafkaError, OSError) as error:
             if isinstance(error.__cause__, SystemExit):
                 raise error.__cause__ from None
-            raise
+            if self._lifecycle.state is not ClientState.NEW:
+                raise
+            raise SystemExit(log_failed_start(error, self._lifecycle.supervisor)) from error
         if number is not None:
             raise SystemExit(CANCELLED_EXIT + number)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -565,6 +566,71 @@ async def test_retry_topics_of_removed_delays_are_read(broker: Broker):
         results = await after.run_until_idle()
     assert [result.record.topic for result in results.processed] == ["billing.retry.2s"]
     assert results.processed[0].attempts == 2
+
+
+# --- programs ---
+
+
+def failing_worker(**options: Any) -> Worker:
+    worker = Worker(
+        group_id="billing",
+        on_exhausted="stop",
+        **{"bootstrap_servers": "127.0.0.1:1", "default_api_timeout_ms": 500} | options,
+    )
+
+    @worker.on("orders", retries=RetryPolicy(attempts=1))
+    async def process(record: Any) -> None:
+        raise OSError("the disk is full")
+
+    return worker
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_a_program_without_a_broker_logs_one_line(
+    caplog: pytest.LogCaptureFixture, backend: Literal["asyncio", "trio"], level: str
+):
+    caplog.set_level(level, "aiokafkawire.worker")
+    with pytest.raises(SystemExit) as caught:
+        failing_worker().run_forever(backend=backend)
+    assert caught.value.code == 1
+    (line,) = [line for line in caplog.records if line.levelname == "ERROR"]
+    assert line.getMessage().startswith(
+        "worker of group billing: cannot start, the process exits with code 1: no broker of"
+        " bootstrap_servers could be used: 127.0.0.1:1: connection refused"
+    )
+    assert "check host and port" in line.getMessage()
+    assert bool(line.exc_info) is (level == "DEBUG")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_program_whose_health_port_is_in_use_logs_one_line(
+    caplog: pytest.LogCaptureFixture, backend: Literal["asyncio", "trio"]
+):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(SystemExit) as caught:
+            failing_worker(health_port=port).run_forever(backend=backend)
+    assert caught.value.code == 1
+    (line,) = [line for line in caplog.records if line.levelname == "ERROR"]
+    assert f"health server at 127.0.0.1:{port}: " in line.getMessage()
+    assert line.getMessage().endswith("; choose another health_port")
+    assert not line.exc_info
+
+
+def test_a_program_with_a_disabled_logger_prints_why_it_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logging.getLogger("aiokafkawire.worker"), "disabled", True)
+    with pytest.raises(SystemExit, match=r"cannot start: no broker .* check host and port"):
+        failing_worker().run_forever()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_program_that_fails_later_raises_the_error(
+    served: str, backend: Literal["asyncio", "trio"]
+):
+    worker = failing_worker(bootstrap_servers=served, default_api_timeout_ms=60_000)
+    with pytest.raises(OSError, match="the disk is full"):
+        worker.run_forever(backend=backend)
 
 
 # --- signals ---
