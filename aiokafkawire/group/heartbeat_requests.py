@@ -52,6 +52,9 @@ _RETRIABLE = {
     ErrorCode.REQUEST_TIMED_OUT: events.CoordinatorUnavailable,
 }
 
+GROUP_LOST = "the group was deleted, or the brokers started without their data"
+"""Advice for GROUP_ID_NOT_FOUND after a heartbeat of a member, whose group the coordinator had."""
+
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
@@ -214,8 +217,8 @@ def heartbeat_event(
         return _success_event(effect, response, names)
     if code in _RETRIABLE:
         return _RETRIABLE[ErrorCode(code)](request)
-    error = _failure(api, code, response.error_message, broker)
     joins = effect.epoch == JOIN_EPOCH
+    error = _failure(api, code, response.error_message, broker, joins=joins)
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joins):
         return MemberFenced(request, error)
     if code == ErrorCode.FENCED_INSTANCE_ID and api.static_members:
@@ -242,13 +245,18 @@ def _unavailable(api: HeartbeatApi, request: int, broker: str | None) -> Protoco
     return ProtocolUnavailable(request, error)
 
 
-def _failure(api: HeartbeatApi, code: int, message: str | None, broker: str | None) -> KafkaError:
+def _failure(
+    api: HeartbeatApi, code: int, message: str | None, broker: str | None, *, joins: bool
+) -> KafkaError:
     """Return the error for a code, with the coordinator's text and advice."""
     error = group_error(code, api.name, broker)
     if code not in api.advice:
         return error
+    advice = api.advice[ErrorCode(code)]
+    if code == ErrorCode.GROUP_ID_NOT_FOUND and not joins:
+        advice = GROUP_LOST
     text = f"{ErrorCode(code).name}: {message}" if message else ErrorCode(code).name
-    failed = GroupFailed(f"{text} ({api.advice[ErrorCode(code)]})", api=api.name, broker=broker)
+    failed = GroupFailed(f"{text} ({advice})", api=api.name, broker=broker)
     failed.__cause__ = error
     return failed
 

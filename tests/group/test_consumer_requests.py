@@ -23,7 +23,7 @@ from aiokafkawire.group.consumer_protocol.events import (
 )
 from aiokafkawire.group.consumer_protocol.states import TargetAssignment
 from aiokafkawire.group.consumer_requests import CONSUMER_HEARTBEAT, ConsumerGroupRequests
-from aiokafkawire.group.heartbeat_requests import HeartbeatRequests
+from aiokafkawire.group.heartbeat_requests import HeartbeatApi, HeartbeatRequests
 from aiokafkawire.group.heartbeat_requests import heartbeat_event as event_of_protocol
 from aiokafkawire.group.membership import events
 from aiokafkawire.group.share_requests import ShareGroupRequests
@@ -146,6 +146,20 @@ def test_final_errors_have_the_text_of_the_coordinator_and_advice(
     assert type(event.error) is kind
     assert advice in str(event.error)
     assert kind is UnsupportedVersion or "its text" in str(event.error)
+
+
+@pytest.mark.parametrize("api", [CONSUMER_HEARTBEAT, ShareGroupRequests.api])
+def test_a_group_that_is_not_found_was_lost_or_has_another_type(api: HeartbeatApi) -> None:
+    failed = response(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="Group g not found.")
+    joined = event_of_protocol(api, HEARTBEAT, failed, NAMES)
+    assert isinstance(joined, MemberFenced)
+    assert joined.error.reason == (
+        "GROUP_ID_NOT_FOUND: Group g not found. (the group was deleted, or the brokers started"
+        " without their data)"
+    )
+    joining = event_of_protocol(api, JOIN, failed, NAMES)
+    assert isinstance(joining, ProtocolUnavailable)
+    assert "(a group of another type has this group_id; use another" in joining.error.reason
 
 
 class ConnectingCluster:
