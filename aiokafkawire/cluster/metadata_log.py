@@ -122,7 +122,11 @@ def _cluster_id_warning(before: MetadataSnapshot, after: MetadataSnapshot) -> tu
     ids = (before.cluster_id, after.cluster_id)
     if None in ids or before.cluster_id == after.cluster_id:
         return ()
-    return (f"the cluster id changed from {ids[0]} to {ids[1]}: brokers are of two clusters",)
+    return (
+        f"the cluster id changed from {ids[0]} to {ids[1]}: either a new cluster replaced the old"
+        " one, as when brokers start without their data, or addresses lead to two clusters; check"
+        " the brokers' data, bootstrap_servers and advertised.listeners",
+    )
 
 
 def _brokers(nodes: Mapping[NodeId, NodeInfo]) -> str:

@@ -88,4 +88,8 @@ def test_another_cluster_id_is_a_warning(
 ) -> None:
     log = MetadataLog("consumer c", {})
     log.warn(BEFORE, MetadataUpdate(MetadataSnapshot(2, cluster_id)))
-    assert caplog.text.count("the cluster id changed from cluster to other") == warned
+    assert caplog.messages == warned * [
+        "consumer c: metadata: the cluster id changed from cluster to other: either a new cluster"
+        " replaced the old one, as when brokers start without their data, or addresses lead to two"
+        " clusters; check the brokers' data, bootstrap_servers and advertised.listeners"
+    ]
