@@ -78,7 +78,21 @@ async def test_a_member_whose_session_ends_is_logged(caplog: pytest.LogCaptureFi
         member = (await client.call(join(session_ms=10), 2)).member_id
         again = await client.call(join(session_ms=10), 2)
         assert again.member_id != member
-    expected = f"Group g: member {member} removed: session or rebalance timeout"
+    expected = f"Group g: member {member} removed: session timeout"
+    assert expected in lines(caplog, logging.INFO)
+
+
+async def test_a_member_that_misses_a_rebalance_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.broker")
+    request = join(session_ms=300_000)
+    request.rebalance_timeout_ms = 10
+    async with Broker() as broker, connected(broker) as client:
+        member = (await client.call(request, 2)).member_id
+        again = await client.call(request, 2)
+        assert again.member_id != member
+    expected = f"Group g: member {member} removed: rebalance timeout"
     assert expected in lines(caplog, logging.INFO)
 
 

@@ -6,7 +6,6 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
@@ -261,8 +260,9 @@ class GroupCoordinator:
             replies = group.handle(event, self._clock.now())
         else:
             state, members = (group.state, group.generation), dict(group.members)
-            replies = group.handle(event, self._clock.now())
-            self._log_changes(group, event, state, members)
+            now = self._clock.now()
+            replies = group.handle(event, now)
+            self._log_changes(group, event, now, state, members)
         for reply in replies:
             _promise(reply).set_result(reply.result)
         if group.next_deadline() < self._next_wakeup:
@@ -345,6 +345,7 @@ class GroupCoordinator:
         self,
         group: ClassicGroup,
         event: Event,
+        now: float,
         state: tuple[ClassicGroupState, int],
         members: Mapping[str, ClassicGroupMember],
     ) -> None:
@@ -360,7 +361,7 @@ class GroupCoordinator:
                 "Group %s: member %s %s",
                 name,
                 member_id,
-                _REMOVAL_REASONS.get(type(event), "removed"),
+                _removal_reason(event, members[member_id], now),
             )
         if (group.state, group.generation) == state:
             return
@@ -401,9 +402,14 @@ def _checked(group: Group) -> ShareGroup:
     return group
 
 
-_REMOVAL_REASONS: Mapping[type[Event], str] = MappingProxyType(
-    {Leave: "left", GroupDeadlineReached: "removed: session or rebalance timeout"}
-)
+def _removal_reason(event: Event, member: ClassicGroupMember, now: float) -> str:
+    """Return why an event, handled at `now`, removed a member."""
+    if isinstance(event, Leave):
+        return "left"
+    if not isinstance(event, GroupDeadlineReached):
+        return "removed"
+    kind = "session" if member.session_deadline <= now else "rebalance"
+    return f"removed: {kind} timeout"
 
 
 def _promise(reply: GroupReply) -> Future[Result]:
