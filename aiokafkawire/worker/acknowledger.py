@@ -85,18 +85,21 @@ class Acknowledger:
             try:
                 results = await self._consumer.commit()
             except KafkaError as error:
-                self._on_failure(error, [])
+                self._on_failure(error)
                 return
             for tp, failure in results.items():
                 if failure is not None:
                     self._on_failure(failure, [tp])
 
-    def _on_failure(self, error: KafkaError, partitions: Sequence[TopicPartition]) -> None:
+    def _on_failure(
+        self, error: KafkaError, partitions: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """Count and log a failure of some partitions, or of all acknowledgements."""
         self.failures += 1
         logger.info(
-            "Group %s: acknowledgements of %s failed; their records are delivered again: %s",
+            "Group %s: acknowledgements%s failed; their records are delivered again: %s",
             self._consumer.config.group_id,
-            count_partitions(partitions),
+            "" if partitions is None else f" of {count_partitions(partitions)}",
             error,
             extra=log_fields(self._fields, error=error),
         )
