@@ -526,10 +526,11 @@ class DeliveryUnknown(KafkaError):
 
 
 class DeliveriesFailed(KafkaError):
-    """Records failed whose `Delivery` was never awaited.
+    """Records failed, and no call has raised their errors.
 
-    Raised by `flush` and when the producer is closed. `count` is the number of records, `counts`
-    the number per topic and partition; `first` is the error of the first record.
+    Their `Delivery` was not awaited, or the wait was cancelled before the outcome. Raised by
+    `flush` and when the producer is closed. `count` is the number of records, `counts` the number
+    per topic and partition; `first` is the error of the first record.
 
     What to do: await each `Delivery` whose result matters; for these records, check `first`.
     """

@@ -27,8 +27,9 @@ _tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 class Delivery(RecordHandle):
     """The delivery of one record: `await delivery` returns its `RecordMetadata`.
 
-    A delivery may be awaited any number of times, or not at all. If no task awaits it, `flush` and
-    `stop` of the producer report its failure in `DeliveriesFailed`.
+    A delivery may be awaited any number of times, or not at all. If no call raises its failure,
+    because none awaits it or the wait was cancelled, `flush` and `stop` of the producer report it
+    in `DeliveriesFailed`.
 
     Raises:
         DeliveryTimedOut: The record was not written within `delivery_timeout_ms`.

@@ -52,7 +52,7 @@ class Producer(
     or 1 disables idempotence; a retry may then write a record twice.
 
     Records are collected in a buffer of `buffer_memory_bytes` and sent in batches. The `Delivery`
-    of each record has its outcome. If records fail and no task awaits them, `flush` and `stop`
+    of each record has its outcome. If records fail and no call raises that, `flush` and `stop`
     raise `DeliveriesFailed`; if the body of `async with` raises, its exception is raised instead,
     with the failures as a note.
 
@@ -132,7 +132,7 @@ class Producer(
         be called in any task of the event loop, and again without effect.
 
         Raises:
-            DeliveriesFailed: Records failed and no task awaited them.
+            DeliveriesFailed: Records failed, and no call has raised their errors.
             KafkaError: The producer failed permanently and no call has raised the error yet.
         """
         await super().stop()
@@ -367,7 +367,8 @@ class Producer(
             timeout_s: Longest wait in seconds. The records are still sent after a timeout.
 
         Raises:
-            DeliveriesFailed: Records failed since the last report, and no task awaited them.
+            DeliveriesFailed: Records failed since the last report, and no call has raised their
+                errors.
             RequestTimedOut: `timeout_s` is over.
             TransactionFailed: A record of the open transaction failed.
             TypeError: `timeout_s` is not a number.

@@ -1,4 +1,4 @@
-"""Failures of records that nobody awaits."""
+"""Failures of records that no call has raised."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class UnreportedFailures:
             return None
         text = "1 record was" if count == 1 else f"{count} records were"
         failure = DeliveriesFailed(
-            f"{text} not delivered and not awaited: {_named(counts)}; the first error: {first}",
+            f"{text} not delivered, and no call has raised the error (not awaited, or the wait was"
+            f" cancelled): {_named(counts)}; the first error: {first}",
             count=count,
             counts=counts,
             first=first,

@@ -110,8 +110,12 @@ async def test_the_failure_of_a_cancelled_call_is_counted(new_producer: New):
         while len(calls.ended) < COUNT or calls.scopes[1].cancelled_caught is False:
             await anyio.lowlevel.checkpoint()
         calls.queue.abort(KafkaError("no luck"))
-        with pytest.raises(DeliveriesFailed, match="1 record was not delivered"):
+        with pytest.raises(DeliveriesFailed) as caught:
             await calls.producer.flush()
+    assert caught.value.reason == (
+        "1 record was not delivered, and no call has raised the error (not awaited, or the wait was"
+        " cancelled): 1 of t-0; the first error: no luck (topic t, partition 0)"
+    )
     assert [type(ended) for ended in calls.ended.values()].count(KafkaError) == COUNT - 1
 
 
