@@ -19,7 +19,7 @@ class WorkerHealth:
     Attributes:
         is_alive: False if the worker makes no progress and should be restarted: an attempt runs, or
             writes of failed records fail, for longer than `stall_timeout_ms`, or the worker failed.
-            An idle worker is alive.
+            An idle worker is alive, also while no broker can be reached.
         is_ready: True from the first assignment until the worker stops, except while handlers are
             paused (`pause_after_failures`).
         reasons: Why it is not alive or not ready.

@@ -24,13 +24,22 @@ from aiokafkawire.errors import (
     IllegalState,
     InvalidOption,
     KafkaError,
+    NoBrokerAvailable,
     PartialFailure,
 )
 from aiokafkawire.producer import Producer
-from aiokafkawire.runtime import lifecycle
+from aiokafkawire.runtime import lifecycle, with_runtime
 from aiokafkawire.testing import Answer, ApiKey, Close, ErrorCode
+from aiokafkawire.testing.simulation import World
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.worker import BatchPolicy, RetryPolicy, Worker, executor, session
+from aiokafkawire.worker import (
+    BatchPolicy,
+    RetryPolicy,
+    Worker,
+    WorkerHealth,
+    executor,
+    session,
+)
 from aiokafkawire.worker.metrics import collect_metrics
 from tests.leaks import nothing_left
 from tests.worker.helpers import ignore, record
@@ -566,6 +575,50 @@ async def test_retry_topics_of_removed_delays_are_read(broker: Broker):
         results = await after.run_until_idle()
     assert [result.record.topic for result in results.processed] == ["billing.retry.2s"]
     assert results.processed[0].attempts == 2
+
+
+def test_a_worker_whose_brokers_are_away_is_alive_and_ready():
+    """The probes mean progress, not connections: a restart would not bring the brokers back."""
+    world = World(seed=1)
+
+    async def main() -> tuple[WorkerHealth, WorkerHealth]:
+        runtime = world.runtime("10.0.0.2")
+        async with Broker(host="10.0.0.1", runtime=world.runtime("10.0.0.1")) as broker:
+            await broker.create_topic("orders", partitions=1)
+            worker = with_runtime(make_worker(broker, connect_on_start=False), runtime)
+            worker.on("orders")(ignore)
+            consumer = with_runtime(
+                Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="billing"), runtime
+            )
+            async with worker, consumer:
+                await anyio.sleep(10)
+                assert worker.health().is_ready
+                await broker.stop()
+                await anyio.sleep(10 * worker.config.stall_timeout_ms / 1_000)
+                with pytest.raises(NoBrokerAvailable):
+                    await consumer.ping(timeout_ms=1_000)
+                during = worker.health()
+                worker.cancel_handlers()
+            return during, worker.health()
+
+    during, after = world.run(main)
+    assert (during.is_alive, during.is_ready) == (True, True)
+    assert (after.is_alive, after.is_ready) == (False, False)
+
+
+def test_a_worker_that_starts_without_brokers_is_not_ready():
+    world = World(seed=1)
+
+    async def main() -> WorkerHealth:
+        worker = Worker(bootstrap_servers="10.0.0.1:9092", group_id="g", connect_on_start=False)
+        worker.on("orders")(ignore)
+        async with with_runtime(worker, world.runtime("10.0.0.2")):
+            await anyio.sleep(600)
+            return worker.health()
+
+    health = world.run(main)
+    assert (health.is_alive, health.is_ready) == (True, False)
+    assert health.reasons == ("no partitions have been assigned yet",)
 
 
 # --- programs ---
