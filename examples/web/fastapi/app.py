@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -52,11 +56,42 @@ class Shop:
             for watcher in [*self.watchers]:
                 try:
                     watcher.send_nowait(record.value)
-                except (anyio.WouldBlock, anyio.BrokenResourceError):
+                except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     continue
+
+    def end_streams(self) -> None:
+        for watcher in self.watchers:
+            watcher.close()
 
 
 shop = Shop()
+
+
+@contextmanager
+def on_exit_signal(function: Callable[[], None]) -> Iterator[None]:
+    """Call a function when SIGTERM or SIGINT comes, before uvicorn handles it.
+
+    uvicorn ends the lifespan after all responses, so the lifespan itself cannot end streams.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Starlette's TestClient
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(function)
+        handler = handlers[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+
+    for number in handlers:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @asynccontextmanager
@@ -66,6 +101,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     worker.on("orders", order_by="key", key=str, value=Order)(shop.bill)
     async with (
         Producer(
+            bootstrap_refused_timeout_ms=5_000,  # the start fails with the reason
             bootstrap_servers=servers,
             key_serializer=str,
             value_serializer=BaseModel,  # any model
@@ -78,7 +114,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(shop.show_invoices, consumer)
-        yield
+        with on_exit_signal(shop.end_streams):
+            yield
         tasks.cancel_scope.cancel()
 
 

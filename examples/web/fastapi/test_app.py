@@ -30,12 +30,12 @@ def anyio_backend() -> str:
 
 
 @contextmanager
-def server(broker: KafkaBroker, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def server(bootstrap_servers: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run uvicorn on a free port; yield its process and address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "app:app", "--port", "0", *arguments],
         cwd=Path(__file__).parent,
-        env=os.environ | {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers},
+        env=os.environ | {"KAFKA_BOOTSTRAP_SERVERS": bootstrap_servers},
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -84,7 +84,7 @@ async def orders_in_kafka(broker: KafkaBroker, count: int) -> list[str]:
 
 
 async def test_an_order_becomes_an_invoice_in_the_browser(kafka_broker: KafkaBroker) -> None:
-    with server(kafka_broker) as (_, address), anyio.fail_after(WITHIN_S):
+    with server(kafka_broker.bootstrap_servers) as (_, address), anyio.fail_after(WITHIN_S):
         async with (
             httpx.AsyncClient(base_url=address, timeout=WITHIN_S) as client,
             watching(client) as invoices,
@@ -98,7 +98,7 @@ async def test_an_order_becomes_an_invoice_in_the_browser(kafka_broker: KafkaBro
 
 
 async def test_what_is_no_order_is_refused(kafka_broker: KafkaBroker) -> None:
-    with server(kafka_broker) as (_, address):
+    with server(kafka_broker.bootstrap_servers) as (_, address):
         async with httpx.AsyncClient(base_url=address) as client:
             assert (await client.post("/orders", json={"id": "1"})).status_code == 422
 
@@ -106,7 +106,8 @@ async def test_what_is_no_order_is_refused(kafka_broker: KafkaBroker) -> None:
 async def test_two_workers_stop_under_load_without_loss(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders", partitions=3)
     accepted: list[str] = []
-    with server(kafka_broker, "--workers", "2") as (process, address), anyio.fail_after(WITHIN_S):
+    servers = kafka_broker.bootstrap_servers
+    with server(servers, "--workers", "2") as (process, address), anyio.fail_after(WITHIN_S):
 
         async def order(client: httpx.AsyncClient, name: int) -> None:
             for number in range(10_000):
@@ -133,3 +134,31 @@ async def test_two_workers_stop_under_load_without_loss(kafka_broker: KafkaBroke
     assert process.returncode == 0
     found = await orders_in_kafka(kafka_broker, len(accepted))
     assert set(accepted) <= set(found)
+
+
+async def test_a_stop_ends_the_streams_of_browsers(kafka_broker: KafkaBroker) -> None:
+    with server(kafka_broker.bootstrap_servers) as (process, address), anyio.fail_after(WITHIN_S):
+        async with (
+            httpx.AsyncClient(base_url=address, timeout=WITHIN_S) as client,
+            watching(client) as invoices,
+        ):
+            process.send_signal(signal.SIGTERM)
+            assert [invoice async for invoice in invoices] == []
+        assert process.stderr is not None
+        log = await anyio.to_thread.run_sync(process.stderr.read)
+    assert "Application shutdown complete" in log
+    assert "Traceback" not in log
+
+
+def test_without_a_broker_the_start_fails_with_the_reason() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "uvicorn", "app:app", "--port", "0"],
+        cwd=Path(__file__).parent,
+        env=os.environ | {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "127.0.0.1:1: connection refused; nothing listens there" in done.stderr
