@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from aiokafkawire import errors
@@ -132,8 +133,15 @@ def explain(error: BaseException, *, has_flags: bool = True) -> str:
     for kind, advice in ADVICE:
         if isinstance(advised, kind):
             in_code = None if has_flags else ADVICE_WITHOUT_FLAGS.get(kind)
-            return f"{text}; {in_code or advice}"
+            return _with_advice(text, in_code or advice)
     return text
+
+
+def _with_advice(text: str, advice: str) -> str:
+    """Append a remedy, unless it says to check something and the text does so more exactly."""
+    if advice.startswith("check ") and re.search(r"[:;] check ", text):
+        return text
+    return f"{text}; {advice}"
 
 
 def explain_retried(error: BaseException) -> str:

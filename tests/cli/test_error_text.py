@@ -28,6 +28,11 @@ def test_a_deadline_that_a_connection_has_used_up_is_not_called_too_short() -> N
     assert explain(error) == f"{error}; check -b and that the broker is running"
 
 
+def test_a_text_that_says_what_to_check_gets_no_second_such_advice() -> None:
+    for reason in ("nothing listens there: check host and port", "refused; check the listener"):
+        assert explain(errors.NoBrokerAvailable(reason)) == reason
+
+
 def test_a_command_without_flags_gets_no_advice_with_flags() -> None:
     flag = re.compile(r"(^|\s)-{1,2}[a-zA-Z]")
     for kind, advice in ADVICE:
