@@ -161,7 +161,8 @@ def find_worker(target: str) -> Worker:
             ) from None
     if not isinstance(found, Worker):
         raise InvalidOption(
-            f"{attribute!r} in module {module_name!r} is no Worker: {found!r:.80}; {_list(workers)}"
+            f"{attribute!r} in module {module_name!r} is no Worker but has the type"
+            f" {type(found).__name__}; {_list(workers)}"
         )
     return found
 

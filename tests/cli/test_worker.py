@@ -51,7 +51,8 @@ def test_a_worker_is_found(module: str):
         ("absent_app:worker", "there is no module 'absent_app'"),
         (
             "billing_app:bill",
-            "'bill' in module 'billing_app' is no Worker: <.*; its workers: worker$",
+            "'bill' in module 'billing_app' is no Worker but has the type function;"
+            " its workers: worker$",
         ),
         ("billing_app:wrong", "^module 'billing_app' has no 'wrong'; its workers: worker$"),
         ("billing_app:absent.worker", "^module 'billing_app' has no 'absent.worker'; its workers"),
