@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from aiokafkawire.errors import DeserializationFailed
 from aiokafkawire.records import Record
 from aiokafkawire.worker.outcomes import DeadLetter
 
@@ -39,6 +43,9 @@ MAX_MESSAGE = 1_000
 
 MAX_STACKTRACE = 8_192
 """Limit of a stack trace, in characters; its end is kept."""
+
+PACKAGE_FOLDER = f"{Path(__file__).parent.parent}{os.sep}"
+"""Beginning of the file names of this package."""
 
 RETRY_PREFIX = "aiokafkawire.retry."
 
@@ -272,13 +279,29 @@ def _message(failed: FailedRecord) -> bytes:
 
 def _error_text(error: BaseException) -> str:
     try:
+        if isinstance(error, DeserializationFailed) and error.__cause__ is not None:
+            # It may quote the value, which the dead letter has, too.
+            return f"{error}: {error.__cause__}"
         return str(error)
     except Exception:
         return f"<the text of {type(error).__qualname__} raises>"
 
 
 def _stacktrace(failed: FailedRecord) -> bytes:
-    return _text("".join(traceback.format_exception(failed.error))[-MAX_STACKTRACE:])
+    trace = traceback.TracebackException.from_exception(failed.error)
+    _forget_callers(trace)
+    return _text("".join(trace.format())[-MAX_STACKTRACE:])
+
+
+def _forget_callers(trace: traceback.TracebackException) -> None:
+    """Remove the frames of this package that called the handler, also from causes."""
+    left = [trace]
+    while left:
+        each = left.pop()
+        own = takewhile(lambda frame: frame.filename.startswith(PACKAGE_FOLDER), each.stack)
+        del each.stack[: sum(1 for _ in own)]
+        chained = (each.__cause__, each.__context__, *(each.exceptions or ()))
+        left += [other for other in chained if other is not None]
 
 
 _Fields = Mapping[str, Callable[[FailedRecord], bytes]]

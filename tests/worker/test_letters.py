@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import re
 from typing import get_args
@@ -11,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.config import WorkerConfig, list_options
+from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.types import require_whole_number
+from aiokafkawire.worker.handlers import call_in_context
 from aiokafkawire.worker.letters import (
     ERROR_FIELDS,
     HEADER_FORMATS,
@@ -171,6 +175,31 @@ def test_texts_are_bounded_and_need_no_utf8():
 def test_a_message_repeats_no_reason(reason: str, error: Exception, message: bytes):
     letter = dataclasses.replace(failed(error), reason=reason)
     assert dict(dead_letter_headers(letter, "kafka"))["__dlq.errors.message"] == message
+
+
+def test_a_stack_trace_begins_in_the_handler():
+    def handle(number: object) -> None:
+        try:
+            require_whole_number("number", number, "1")
+        except TypeError as error:
+            raise KeyError(number) from error
+
+    _, error = call_in_context(contextvars.copy_context(), handle, "-1")
+    assert error is not None
+    stacktrace = dict(dead_letter_headers(failed(error), "kafka"))["__dlq.errors.stacktrace"]
+    assert stacktrace is not None
+    functions = re.findall(rb", line \d+, in (.*)", stacktrace)
+    # Of this package, only what the handler calls.
+    assert functions == [b"handle", b"require_whole_number", b"handle"]
+
+
+def test_a_dead_letter_has_the_text_of_the_deserializer():
+    error = DeserializationFailed("the record cannot be deserialized: ValueError")
+    error.__cause__ = ValueError("no amount")
+    headers = dict(dead_letter_headers(failed(error), "kafka"))
+    assert headers["__dlq.errors.message"] == (
+        b"all attempts failed: the record cannot be deserialized: ValueError: no amount"
+    )
 
 
 def test_the_format_of_kafka_is_text():
