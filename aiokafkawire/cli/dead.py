@@ -73,6 +73,19 @@ class StoredDeadLetter(NamedTuple):
         }
 
 
+def _short_name(error: str) -> str:
+    """Return the name of an exception without the module, if the package or Python defines it."""
+    module, _, name = error.rpartition(".")
+    return name if module.partition(".")[0] in {"aiokafkawire", "builtins"} else error
+
+
+def _shortened(message: str) -> str:
+    """Return the beginning of a long message, with an ellipsis."""
+    if len(message) <= SHOWN_CHARACTERS:
+        return message
+    return f"{message[: SHOWN_CHARACTERS - 1]}…"
+
+
 @click.group(cls=SuggestingGroup, short_help="List, show, retry and drop dead letters.")
 def dead() -> None:
     """List, show, retry and drop the dead letters of workers, and those of Spring and Connect."""
@@ -107,7 +120,8 @@ def list_command(admin: AdminCommand, *, as_json: bool, error: str | None, topic
                 rows.append(letter.row)
         if not as_json:
             for row in rows:
-                row["message"] = row["message"] and row["message"][:SHOWN_CHARACTERS]
+                row["error"] = _short_name(row["error"])
+                row["message"] = _shortened(row["message"])
         await admin.print_rows(rows, "dead letters", as_json=as_json)
         if others and not admin.quiet:
             print_stderr(
@@ -383,11 +397,10 @@ def _common_options(admin: AdminCommand) -> dict[str, Any]:
 
 def _details(letter: StoredDeadLetter) -> str:
     record, content = letter.record, letter.content
-    lines = [
-        f"{name}: {printable(str(value))}"
-        for name, value in letter.row.items()
-        if value is not None
-    ]
+    row = letter.row
+    if content is not None:
+        row["error"] = _short_name(content.error)
+    lines = [f"{name}: {printable(str(value))}" for name, value in row.items() if value is not None]
     headers = record.headers if content is None else content.headers
     lines += [f"header {printable(name)}: {_shown(value)}" for name, value in headers]
     lines += [f"key: {_shown(record.key)}", f"value: {_shown(record.value)}"]

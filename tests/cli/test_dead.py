@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+import aiokafkawire
 from aiokafkawire.producer import Producer
 from aiokafkawire.worker import RetryPolicy, Worker
 from aiokafkawire.worker.letters import HEADER_FORMATS
@@ -68,6 +70,8 @@ def test_dead_letters_are_listed_and_shown(served: str, cli: Cli) -> None:
     _, out, _ = cli("dead", "list", "-b", served, "billing.dead")
     assert b"customer 7" in out
     assert b"end" not in out
+    assert out.decode().count("…\n") == 1
+    assert " ValueError " in out.decode()
     assert rows(cli, "list", "-b", served, "billing.dead", "--error", "ValueError") == [second]
     code, out, err = cli("dead", "show", "-b", served, "billing.dead:0", "0")
     assert (code, err) == (0, "")
@@ -78,6 +82,7 @@ def test_dead_letters_are_listed_and_shown(served: str, cli: Cli) -> None:
     assert "key: k" in lines
     assert "value: unknown" in lines
     assert any("raise NoSuchCustomer" in line for line in lines)
+    assert not any(f"{Path(aiokafkawire.__file__).parent}" in line for line in lines)
     assert b"\x1b" not in out
 
 
