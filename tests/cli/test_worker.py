@@ -123,14 +123,24 @@ def test_the_time_of_refused_connections_is_short(
     assert (code, out.split()) == (0, [expected] * 2)
 
 
+FAILING = """
+from aiokafkawire import NoOffsetForPartition, Worker
+
+worker = Worker(bootstrap_servers="127.0.0.1:1", group_id="billing")
+
+def fail(**options):
+    raise NoOffsetForPartition("no committed offset", topic="orders", partition=3)
+
+worker.run_forever = fail
+"""
+
+
 def test_the_remedy_names_no_flag_that_the_command_lacks(cli: Cli, module: str):
-    text = MODULE.format(imported="json").replace("_timeout_ms=500", "_timeout_ms=1")
-    Path(f"{module}.py").write_text(text, "utf-8")
+    Path(f"{module}.py").write_text(FAILING, "utf-8")
     code, _, err = cli("worker", f"{module}:worker")
-    assert code == 1
-    assert err.splitlines()[-1].startswith("aiokafkawire: ")
-    assert "check bootstrap_servers and that the broker is running" in err
-    assert " -b" not in err
+    context = "(topic orders, partition 3)"
+    advice = "set auto_offset_reset in consumer_options"
+    assert (code, err) == (1, f"aiokafkawire: no committed offset {context}; {advice}\n")
 
 
 @pytest.mark.parametrize("backend", ["uvloop", "trio"])
