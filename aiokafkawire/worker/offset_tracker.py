@@ -37,7 +37,7 @@ class OffsetTracker:
 
     Attributes:
         committed: The offset that was committed last; None if none was.
-        first: The offset at which the worker began to read; None before the first record.
+        first: The offset at which the worker began to read; None if it is not known.
     """
 
     __slots__ = (
@@ -108,6 +108,19 @@ class OffsetTracker:
         self.finish(finished)
         return unfinished
 
+    def skip_to(self, position: OffsetAndMetadata) -> None:
+        """Commit up to a position once all records before it are finished.
+
+        The offsets between the last record and the position have no record to process, such as the
+        marker at the end of a transaction.
+        """
+        if self._next is not None and position.offset <= self._next:
+            return
+        if self.first is None:
+            self.first = position.offset
+        self._next = position.offset
+        self._epochs.append((position.offset - 1, position.leader_epoch))
+
     def finish(self, records: Sequence[Record]) -> None:
         """Mark records as finished."""
         pending, finished, start = self._pending, self._finished, self._start
@@ -130,7 +143,7 @@ class OffsetTracker:
 
     @property
     def committable(self) -> OffsetAndMetadata | None:
-        """The offset of the lowest unfinished record; None before the first record."""
+        """The offset of the lowest unfinished record, or behind the last one; None if unknown."""
         offset = self._committable_offset
         if offset is None:
             return None

@@ -10,7 +10,7 @@ import anyio
 
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.consumer import RebalanceListener
-from aiokafkawire.errors import ClientClosed, KafkaError, ProducerFenced
+from aiokafkawire.errors import ClientClosed, CommitFailed, KafkaError, ProducerFenced
 from aiokafkawire.logs import count_partitions, log_fields
 from aiokafkawire.runtime import (
     Runtime,
@@ -262,8 +262,16 @@ class WorkerSession(Session, RebalanceListener):
                     self._intake.add(tp, records)
                 if batches:
                     self._pool.wake()
+                else:
+                    self._skip_markers()
         except Exception as error:
             self.end(error)
+
+    def _skip_markers(self) -> None:
+        """Let commits pass transaction markers behind the last record, so that no lag remains."""
+        # The scheduler fences what was lost.
+        with suppress(CommitFailed):
+            self.scheduler.skip_to(self.clients.consumer.positions())
 
     # --- transactions ---
 

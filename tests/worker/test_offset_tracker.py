@@ -64,6 +64,25 @@ def test_the_leader_epoch_is_that_of_the_record_before():
     assert tracker.committable == OffsetAndMetadata(10, leader_epoch=2)
 
 
+def test_a_position_behind_the_last_record_is_committed_when_all_are_finished():
+    tracker = OffsetTracker()
+    tracker.skip_to(OffsetAndMetadata(3, leader_epoch=1))
+    assert tracker.committable == OffsetAndMetadata(3, leader_epoch=1)
+    tracker.add(records(5, 6, leader_epoch=1))
+    tracker.skip_to(OffsetAndMetadata(9, leader_epoch=2))
+    tracker.finish(records(6))
+    assert tracker.committable == OffsetAndMetadata(5, leader_epoch=1)
+    tracker.finish(records(5))
+    # The epoch is that of the marker: an older one would look like a truncated log (KIP-320).
+    assert tracker.committable == OffsetAndMetadata(9, leader_epoch=2)
+    tracker.skip_to(OffsetAndMetadata(7, leader_epoch=1))
+    assert tracker.committable == OffsetAndMetadata(9, leader_epoch=2)
+    tracker.add(records(9, leader_epoch=2))
+    assert tracker.committable == OffsetAndMetadata(9, leader_epoch=2)
+    tracker.finish(records(9))
+    assert tracker.committable == OffsetAndMetadata(10, leader_epoch=2)
+
+
 @pytest.mark.parametrize("is_fetched", [False, True])
 def test_a_fetch_across_several_leader_epochs(is_fetched: bool):
     tracker = OffsetTracker()

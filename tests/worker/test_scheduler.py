@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aiokafkawire.records import Record
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.worker.batch_policy import BatchPolicy
 from aiokafkawire.worker.partition_work import Budget, PartitionWork, WorkItem
 from aiokafkawire.worker.scheduler import Scheduler
@@ -162,6 +162,17 @@ def test_draining_starts_nothing_and_waits_for_what_runs():
     assert scheduler.take(0) is None
     assert not scheduler.finish_records(running)
     assert scheduler.is_drained([TP])
+    assert committable(scheduler) == {TP: 1}
+
+
+def test_the_position_of_a_partition_that_drains_is_not_committed():
+    scheduler = make_scheduler()
+    add(scheduler, [record(0)])
+    item = scheduler.take(0)
+    assert item is not None
+    assert not scheduler.finish_records(item)
+    scheduler.drain([TP])
+    scheduler.skip_to({TP: OffsetAndMetadata(9)})  # records since then were dropped
     assert committable(scheduler) == {TP: 1}
 
 

@@ -269,6 +269,37 @@ async def test_an_exception_without_text_becomes_a_dead_letter(broker: Broker):
     assert await committed(broker) == 5
 
 
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+async def test_no_lag_remains_behind_the_marker_of_a_transaction(
+    broker: Broker, isolation_level: str
+):
+    worker = make_worker(broker, consumer_options={"isolation_level": isolation_level})
+    worker.on("orders")(ignore)
+
+    async def wait_until_committed(offset: int) -> None:
+        while await committed(broker) != offset:  # noqa: ASYNC110 - a broker gives no sign
+            await anyio.sleep(0.05)
+
+    with anyio.fail_after(WITHIN_S):
+        async with Producer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="writer"
+        ) as producer:
+            async with worker:
+                async with producer.transaction():
+                    await producer.send_and_wait("orders", value=b"six")
+                # A marker is behind the six records.
+                await wait_until_committed(7)
+            await producer.begin_transaction()
+            await producer.send_and_wait("orders", value=b"aborted")
+            await producer.abort_transaction()
+            if isolation_level == "read_committed":
+                # Nothing to process is left for this worker.
+                worker = make_worker(broker, consumer_options={"isolation_level": isolation_level})
+                worker.on("orders")(ignore)
+                async with worker:
+                    await wait_until_committed(9)
+
+
 @pytest.mark.parametrize("result", ["raises", "has no hash"])
 async def test_records_that_cannot_be_ordered_become_dead_letters(broker: Broker, result: str):
     worker = make_worker(broker)

@@ -38,7 +38,7 @@ class FakeHarness:
             SimpleNamespace(offset=offset, value=value, fate="committed")
             for offset, value in enumerate(self.logs[topic])
         ]
-        return SimpleNamespace(records=records)
+        return SimpleNamespace(records=records, end_offset=len(records))
 
     def records(self, topic: str) -> list[Any]:
         return self.log(topic, 0).records
