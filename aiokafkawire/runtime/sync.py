@@ -138,7 +138,9 @@ class Waiters:
         if deadline != NEVER:
             timer = future.get_loop().call_at(deadline, _on_deadline, future, deadline)
         try:
-            return await future
+            await future
+            # Only `notify_all` removes it before: also after the timer fired, before this task ran.
+            return self._futures is None or future not in self._futures
         finally:
             if timer is not None:
                 timer.cancel()
@@ -194,8 +196,7 @@ class AutoResetEvent(Waiters):
         Returns:
             False if the deadline passed first.
         """
-        # It may have been set after the timer fired and before this task ran.
-        if not self._is_set and not await self.wait_notified(deadline) and not self._is_set:
+        if not self._is_set and not await self.wait_notified(deadline):
             return False
         self._is_set = False
         return True
@@ -358,7 +359,6 @@ class Future(Waiters, Generic[T]):
         Raises:
             TimeoutError: The deadline passed first.
         """
-        # The result may have been set after the timer fired and before this task ran.
-        if not self.done and not await self.wait_notified(deadline) and not self.done:
+        if not self.done and not await self.wait_notified(deadline):
             raise TimeoutError
         return self.result()

@@ -260,6 +260,19 @@ def test_a_set_at_the_deadline_is_not_missed():
     assert asyncio.run(main())
 
 
+def test_a_notification_at_the_deadline_is_not_missed():
+    async def main() -> bool:
+        loop = asyncio.get_running_loop()
+        waiters = runtime.Waiters()
+        deadline = loop.time() + 0.01
+        waiter = asyncio.ensure_future(waiters.wait_notified(deadline))
+        await asyncio.sleep(0)
+        loop.call_at(deadline, waiters.notify_all)
+        return await waiter
+
+    assert asyncio.run(main())
+
+
 @pytest.mark.parametrize("waits_by", [runtime.AutoResetEvent, runtime.Timer])
 def test_no_wait_ends_before_its_deadline(waits_by: type[runtime.AutoResetEvent | runtime.Timer]):
     async def main() -> None:
