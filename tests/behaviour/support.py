@@ -21,14 +21,12 @@ POLL_MS = 250
 MEMBER: dict[str, Any] = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
-    "session_timeout_ms": 1_000,
+    "session_timeout_ms": 10_000,
     "heartbeat_interval_ms": 100,
     "fetch_max_wait_ms": 100,
 }
-"""Options of a group member with short timeouts."""
-
-UNHURRIED: dict[str, Any] = {"session_timeout_ms": 10_000}
-"""Options of members that never die: a busy machine may delay heartbeats by a second."""
+"""Options of a group member with short timeouts, but for the session: a busy machine may delay
+heartbeats by a second."""
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:

@@ -23,7 +23,6 @@ from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs, without
 from tests.behaviour.support import (
     MEMBER,
-    UNHURRIED,
     eventually,
     fill,
     numbered,
@@ -49,7 +48,7 @@ async def member(
     bootstrap_servers: str, topic: str, group_id: str, **options: str
 ) -> AsyncIterator[Consumer]:
     """A member that has read the topic's only record."""
-    settings = MEMBER | UNHURRIED | options
+    settings = MEMBER | options
     async with Consumer(
         topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
     ) as consumer:

@@ -15,7 +15,6 @@ from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
-    UNHURRIED,
     WITHIN_S,
     committed,
     fill,
@@ -117,8 +116,7 @@ async def test_a_commit_without_a_group_is_refused(bootstrap_servers: str, topic
 @both_protocols
 async def test_leaving_commits_with_auto_commit(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(5))
-    options = {"enable_auto_commit": True, **UNHURRIED}
-    async with member(bootstrap_servers, topic, group_id, **options) as consumer:
+    async with member(bootstrap_servers, topic, group_id, enable_auto_commit=True) as consumer:
         await take(consumer, 5)
     await fill(bootstrap_servers, topic, [b"later"])
     async with member(bootstrap_servers, topic, group_id) as consumer:

@@ -31,11 +31,9 @@ from tests.behaviour.workers import Source, Worker, at_work, until
 
 pytestmark = [needs("groups"), pytest.mark.slow]
 
-# No member dies here: an expired session on a busy machine would cause another rebalance.
-LONG: dict[str, Any] = {"session_timeout_ms": 30_000}
-COOPERATIVE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-sticky"]}
-BRIDGE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-sticky", "range"]}
-EAGER: dict[str, Any] = LONG | {"partition_assignment_strategy": ["range"]}
+COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
+BRIDGE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky", "range"]}
+EAGER: dict[str, Any] = {"partition_assignment_strategy": ["range"]}
 
 
 class ListenerLog(RebalanceListener):
@@ -303,9 +301,8 @@ async def test_unsubscribing_hands_over_at_once(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=2)
-    slow = {"session_timeout_ms": 30_000}
-    worker = Worker(bootstrap_servers, topic, group_id, **(COOPERATIVE | slow))
-    async with member(bootstrap_servers, group_id, topic, **slow) as (one, notes):
+    worker = Worker(bootstrap_servers, topic, group_id, **COOPERATIVE)
+    async with member(bootstrap_servers, group_id, topic) as (one, notes):
         async with at_work(worker):
             await poll_until(one, lambda: worker.owned == len(one.assignment()) == 1)
             one.unsubscribe()

@@ -15,7 +15,6 @@ from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
-    UNHURRIED,
     WITHIN_S,
     committed,
     fill,
@@ -156,7 +155,7 @@ async def test_members_that_come_and_go_lose_and_repeat_nothing(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=PARTITIONS)
-    workers = [Worker(bootstrap_servers, topic, group_id, **UNHURRIED) for _ in range(3)]
+    workers = [Worker(bootstrap_servers, topic, group_id) for _ in range(3)]
     source = Source(bootstrap_servers, topic, PARTITIONS)
     async with at_work(workers[0]) as group:
         group.start_soon(source.work)
@@ -242,13 +241,12 @@ async def test_a_listener_hears_what_is_assigned_and_revoked(
     ) as consumer:
         consumer.subscribe([topic], listener=Listener())
         # The listener is called soon after the assignment.
-        await poll_until(consumer, lambda: len(rebalances) == 1)
+        await poll_until(consumer, lambda: len(rebalances) >= 1)
         assert rebalances == [("assigned", everything)]
         async with at_work(worker):
-            await poll_until(consumer, lambda: len(rebalances) == 3)
+            await poll_until(consumer, lambda: len(rebalances) >= 3)
             kept = frozenset(consumer.assignment())
-            assert rebalances[1] == ("revoked", everything)
-            assert rebalances[2] == ("assigned", kept)
+            assert rebalances[1:] == [("revoked", everything), ("assigned", kept)]
             await poll_until(consumer, lambda: worker.owned == 2)
             assert frozenset(worker.consumer.assignment()) == everything - kept
     assert rebalances[-1][0] == "revoked"

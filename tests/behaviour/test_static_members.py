@@ -74,7 +74,7 @@ async def test_a_member_that_leaves_keeps_its_place_until_its_session_ends(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=2)
-    brief = {"session_timeout_ms": 600}
+    brief = {"session_timeout_ms": 3_000}
     async with static(bootstrap_servers, group_id, topic, "a") as (one, _):
         async with static(bootstrap_servers, group_id, topic, "b", **brief) as (two, _):
             await settle(one, two, partitions=2)

@@ -39,6 +39,9 @@ CLIENT_OPTIONS = "TEST_CLIENT_OPTIONS"
 CLASSIC_OPTIONS = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
 """Options that the brokers set for members of the consumer protocol."""
 
+TO_BE_KILLED: dict[str, Any] = {"session_timeout_ms": 3_000}
+"""Options of a member in its own process: the group waits for the end of its session."""
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -207,7 +210,7 @@ async def worker_process(
 
 
 async def _main(bootstrap_servers: str, topic: str, group_id: str, pause_s: str) -> None:
-    options = member_options(json.loads(os.environ.get(CLIENT_OPTIONS, "{}")))
+    options = member_options(TO_BE_KILLED | json.loads(os.environ.get(CLIENT_OPTIONS, "{}")))
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap_servers,

@@ -26,7 +26,7 @@ READER: dict[str, Any] = IMPATIENT | {"auto_offset_reset": "earliest", "fetch_ma
 
 MEMBER: dict[str, Any] = READER | {
     "enable_auto_commit": False,
-    "session_timeout_ms": 1_500,
+    "session_timeout_ms": 3_000,
     "heartbeat_interval_ms": 50,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import anyio
 import pytest
@@ -315,7 +316,7 @@ async def test_a_connection_that_answers_no_heartbeat_is_left_for_another(
     async with member(broker, topic, group_id, **options) as consumer:
         await poll_until(consumer, lambda: bool(consumer.assignment()))
         broker.on(ApiKey.HEARTBEAT, Drop(), times=1)
-        await poll_until(consumer, lambda: consumer.metrics()["rebalances_total"] == 2)
+        await poll_until(consumer, lambda: consumer.metrics()["rebalances_total"] >= 2)
         with anyio.fail_after(WITHIN_S):
             await consumer.commit({(topic, 0): 0})
 
@@ -377,6 +378,11 @@ async def test_leaving_while_the_join_is_under_way_leaves_no_ghost(
 
 # --- members that keep their partitions -------------------------------------------------------
 
+KEEPER: dict[str, Any] = {
+    "partition_assignment_strategy": ["cooperative-sticky"],
+    "session_timeout_ms": 10_000,
+}
+
 
 class ListenerLog(RebalanceListener):
     """Records the revoked and lost partitions."""
@@ -418,8 +424,7 @@ async def test_a_keeper_loses_nothing_by_failures_of_a_rebalance(
     topic, more = await new_topic(partitions=2), await new_topic(partitions=1)
     for partition in range(2):
         await fill(broker.bootstrap_servers, topic, numbered(5), partition)
-    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
-    async with member(broker, topic, group_id, **options) as consumer:
+    async with member(broker, topic, group_id, **KEEPER) as consumer:
         records = await take(consumer, 10)
         notes = ListenerLog()
         fault = broker.on(api, action, times=1)
@@ -440,9 +445,8 @@ async def test_a_keeper_loses_nothing_when_its_coordinator_dies(
     broker: Broker, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=2)
-    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
     notes = ListenerLog()
-    async with member(broker, topic, group_id, **options) as consumer:
+    async with member(broker, topic, group_id, **KEEPER) as consumer:
         consumer.subscribe([topic], listener=notes)
         await poll_until(consumer, lambda: len(consumer.assignment()) == 2)
         await broker.kill(broker.coordinator(group_id))

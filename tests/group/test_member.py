@@ -104,7 +104,7 @@ async def test_a_member_killed_without_leave_is_replaced_and_no_record_is_skippe
     async with Broker(**QUICK_SESSIONS) as broker, anyio.create_task_group() as tasks:
         await broker.create_topic("orders", 4)
         async with AsyncExitStack() as stack:
-            options = {"group_id": "g", "session_timeout_ms": 500}
+            options = {"group_id": "g", "session_timeout_ms": 3_000}
             readers = []
             for _ in range(3):
                 one = await stack.enter_async_context(consumer(broker, "orders", **options))
@@ -299,11 +299,13 @@ async def test_commit_without_arguments_fails_once_for_lost_partitions() -> None
 async def test_heartbeats_continue_while_the_application_processes_records() -> None:
     async with (
         orders_broker(records=2, **QUICK_SESSIONS) as broker,
-        consumer(broker, "orders", group_id="g", session_timeout_ms=300) as reader,
+        consumer(
+            broker, "orders", group_id="g", session_timeout_ms=2_000, heartbeat_interval_ms=250
+        ) as reader,
     ):
         await read(reader, 1)
         broker.requests.clear()
-        await broker.wait_for_request(ApiKey.HEARTBEAT, count=8)
+        await broker.wait_for_request(ApiKey.HEARTBEAT, count=9)
         assert reader.assignment() == {P0}
         assert isinstance(state_of(reader), states.Stable)
 

@@ -117,7 +117,7 @@ async def test_a_lost_partition_is_processed_again_after_the_member_has_joined_a
         broker,
         max_buffered_records=1,  # the partition is paused when it is lost
         consumer_options={
-            "session_timeout_ms": 1_000,
+            "session_timeout_ms": 3_000,
             "heartbeat_interval_ms": 50,
             "max_poll_records": 2,
         },
