@@ -78,6 +78,11 @@ class PlainView:
         self._line(f"{event.at:6.1f} s  {event.text}")
 
     def show(self, stage: Stage, now: float) -> None:
+        if not stage.sent:
+            # The first rate is that since the last moment without records.
+            self._sent, self._processed = Rate(), Rate()
+        sent_per_s = self._sent.note(now, stage.sent)
+        processed_per_s = self._processed.note(now, stage.processed)
         if now < self._next_line or not stage.sent:
             return
         self._next_line = now + LINE_EVERY_S
@@ -87,9 +92,8 @@ class PlainView:
             if worker.state != "killed"
         )
         self._line(
-            f"{now:6.1f} s  sent {stage.sent:,} ({self._sent.note(now, stage.sent):,.0f}/s)"
-            f"  processed {stage.processed:,}"
-            f" ({self._processed.note(now, stage.processed):,.0f}/s)"
+            f"{now:6.1f} s  sent {stage.sent:,} ({sent_per_s:,.0f}/s)"
+            f"  processed {stage.processed:,} ({processed_per_s:,.0f}/s)"
             f"  lag {stage.lag:,}  {owned}"
         )
 

@@ -47,6 +47,18 @@ def test_plain_lines_come_once_a_second(stage: Stage) -> None:
     assert lines[2] == "   2.0 s  [bold]killed[/bold]"
 
 
+def test_the_first_line_has_the_rate_since_the_first_record() -> None:
+    console = Console(file=io.StringIO(), width=WIDTH)
+    stage = Stage(partitions=12)
+    with PlainView(console) as view:
+        for tick in range(20):
+            view.show(stage, tick / 4)
+        stage.sent, stage.positions = 1_000, {0: 500}
+        view.show(stage, 5.0)
+    (line,) = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert "sent 1,000 (4,000/s)  processed 500 (2,000/s)" in line
+
+
 def test_the_picture_fits_a_small_terminal(stage: Stage) -> None:
     console = Console(
         file=io.StringIO(), width=WIDTH, height=HEIGHT, force_terminal=True, color_system=None
