@@ -20,6 +20,7 @@ from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
     CHECK_INTERVAL_S,
     SILENT_AFTER_S,
+    SILENT_SERVER,
     Backoff,
     BrokerClient,
     BrokerOutage,
@@ -56,6 +57,9 @@ goes on in the background.
 
 OUTAGE_CHECK_INTERVAL_S = 0.5
 """Time between two checks during an outage, so that its logged duration is exact."""
+
+NO_RESPONSE_YET = "no response yet"
+"""Reason of the error if an address is left for the next one."""
 
 MAX_START_WARNINGS = 4
 """Limit of warnings with different reasons while the client cannot start."""
@@ -125,8 +129,10 @@ class MetadataUpdater:
                 limit = min(deadline, refused_until) if _all_refused(failures) else deadline
                 if not error.retriable or retry_at >= limit:
                     raise
-                if error.reason not in logged and len(logged) < MAX_START_WARNINGS:
-                    logged.append(error.reason)
+                # It takes longer to find out that a server responds to nothing.
+                reason = error.reason.replace(SILENT_SERVER, NO_RESPONSE_YET)
+                if reason not in logged and len(logged) < MAX_START_WARNINGS:
+                    logged.append(reason)
                     self._log.start_failed(error)
             # Outside the handler, so that the traceback of a Ctrl-C does not include the error.
             await clock.sleep_until(retry_at)
@@ -408,7 +414,7 @@ class MetadataUpdater:
                 raise
             except KafkaError as error:
                 if isinstance(error, RequestTimedOut) and attempt_deadline < deadline:
-                    error.reason = "no response yet"
+                    error.reason = NO_RESPONSE_YET
                 failures[address] = with_previous_reason(error, failures.get(address))
             else:
                 self._schedule.bootstrapped()

@@ -9,6 +9,7 @@ from aiokafkawire.connection.connector import open_transport
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, make_handshake
 from aiokafkawire.connection.in_flight_requests import ChannelLimits
 from aiokafkawire.connection.metrics import ConnectionMetrics
+from aiokafkawire.connection.negotiation import SILENT_SERVER
 from aiokafkawire.connection.node_api_versions import (
     MAX_WITHOUT_TOPIC_IDS,
     BrokerVersionRange,
@@ -26,6 +27,7 @@ __all__ = (
     "MAX_WITHOUT_TOPIC_IDS",
     "PLAINTEXT_HANDSHAKE",
     "SILENT_AFTER_S",
+    "SILENT_SERVER",
     "Backoff",
     "BrokerClient",
     "BrokerOutage",

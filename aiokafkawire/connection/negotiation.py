@@ -33,6 +33,7 @@ from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest
 __all__ = (
     "API_VERSIONS_TIMEOUT_S",
     "CONFIRM_TIMEOUT_S",
+    "SILENT_SERVER",
     "TRANSITIONS",
     "ConnectionChoice",
     "ConnectionClosed",
@@ -67,6 +68,11 @@ PROBES: tuple[tuple[str, Request[Any]], ...] = (
 RELEASE_IGNORING_API_VERSIONS = "0.9"
 """This release does not respond to ApiVersions; earlier ones close the connection."""
 
+SILENT_SERVER = (
+    "the server accepts connections but does not respond: it is stopped, overloaded, or not a"
+    " Kafka broker"
+)
+"""Reason of the error if the server responds to no request."""
 
 REASONS_TO_CLOSE: Mapping[SecurityProtocol, str] = {
     "PLAINTEXT": "requires TLS or SASL, is shutting down, or is not a Kafka broker",
@@ -395,10 +401,7 @@ def _no_response_error(
     negotiation: Negotiation, event: ConnectionClosed | ResponseTimedOut
 ) -> ConnectionFailed:
     if isinstance(event, ResponseTimedOut):
-        return ConnectionFailed(
-            "the server accepts connections but does not respond: it is stopped, overloaded,"
-            " or not a Kafka broker"
-        )
+        return ConnectionFailed(SILENT_SERVER)
     return ConnectionFailed(
         f"the server accepts connections and closes them without a response ({event.reason}):"
         f" it {REASONS_TO_CLOSE[negotiation.security_protocol]}"

@@ -12,9 +12,11 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.cluster import metadata_updater
+from aiokafkawire.cluster.bootstrap import no_broker_available
 from aiokafkawire.cluster.metadata import MetadataUpdate
-from aiokafkawire.connection import Handshake
-from aiokafkawire.errors import AuthenticationFailed
+from aiokafkawire.cluster.metadata_updater import MetadataUpdater
+from aiokafkawire.connection import SILENT_SERVER, Handshake
+from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.messages.metadata import MetadataResponse
@@ -146,6 +148,24 @@ async def test_a_silent_address_is_logged_soon(
             await cluster.start(soon())
     (line,) = caplog.records
     assert f"{scripted.bootstrap}: no response yet; retrying" in line.getMessage()
+
+
+async def test_a_silent_server_has_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    refresh = MetadataUpdater._refresh_from_bootstrap
+    reasons = [metadata_updater.NO_RESPONSE_YET, SILENT_SERVER]
+
+    async def fail_twice(self: MetadataUpdater, *arguments: Any) -> None:
+        if reasons:
+            raise no_broker_available([ConnectionFailed(reasons.pop(0), broker="h:1")])
+        await refresh(self, *arguments)
+
+    monkeypatch.setattr(MetadataUpdater, "_refresh_from_bootstrap", fail_twice)
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+    (line,) = caplog.messages
+    assert "h:1: no response yet; retrying" in line
 
 
 async def test_each_reason_of_a_failed_start_is_logged_once(
