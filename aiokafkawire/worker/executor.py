@@ -377,7 +377,7 @@ class Executor:
             item.handler.retries,
             FailedAttempt(error, failures.attempts, failures.tier, age_ms, draw, number),
         )
-        log_failed_attempt(item, decision, number, self._fields)
+        log_failed_attempt(item, decision, number, self._fields, self._writer.log_limit)
         match decision:
             case RetryInPlace(delay_s):
                 self.counters.retried += 1

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from aiokafkawire.config import WorkerConfig
 from aiokafkawire.errors import KafkaError, RecordTooLarge
+from aiokafkawire.logs import RateLimit
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Clock
@@ -52,11 +53,16 @@ def retry_topics(group_id: str, handlers: Collection[RecordHandler]) -> dict[str
 
 
 class FailedRecordWriter:
-    """Writes copies of failed records, and reads the state of those in retry topics."""
+    """Writes copies of failed records, and reads the state of those in retry topics.
+
+    Attributes:
+        log_limit: Limit of the lines about records that cannot be deserialized.
+    """
 
     def __init__(
         self, config: WorkerConfig, producer: Producer, clock: Clock, fields: Mapping[str, object]
     ) -> None:
+        self.log_limit = RateLimit()
         self._config = config
         self._producer = producer
         self._clock = clock
@@ -83,7 +89,10 @@ class FailedRecordWriter:
             # mutation: too-large-dead-letter-not-written
             await self._send(self.dead_letter(copy.failed, is_short=True))
         if copy.failed is not None:
-            log_dead_letter(copy.failed, self._config.dead_letters, self._fields)
+            now = self._clock.now()
+            log_dead_letter(
+                copy.failed, self._config.dead_letters, self._fields, self.log_limit, now
+            )
 
     async def _send(self, copy: UncommittedRecord) -> None:
         for record in copy.output:

@@ -6,7 +6,8 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
-from aiokafkawire.logs import log_fields
+from aiokafkawire.errors import DeserializationFailed
+from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Supervisor
 from aiokafkawire.worker.letters import FailedRecord
 from aiokafkawire.worker.outcomes import DeadLetter
@@ -43,7 +44,11 @@ def log_failed_start(error: Exception, supervisor: Supervisor) -> int | str:
 
 
 def log_failed_attempt(
-    item: WorkItem, decision: Decision, number: int, fields: Mapping[str, object]
+    item: WorkItem,
+    decision: Decision,
+    number: int,
+    fields: Mapping[str, object],
+    limit: RateLimit,
 ) -> None:
     """Log that an attempt has failed, or that its handler drops the record.
 
@@ -52,12 +57,16 @@ def log_failed_attempt(
         decision: What happens next.
         number: Number of records that failed together.
         fields: Fields of the client.
+        limit: Limit of the lines about records that cannot be deserialized.
     """
     is_dropped = isinstance(decision, DropRecord)
     error = None if is_dropped else item.failures.error
+    level = logging.INFO if is_dropped else logging.WARNING
+    if isinstance(error, DeserializationFailed):
+        level = limit.level(level, ("attempt", item.partition.tp.topic), item.started)
     with contextlib.suppress(Exception):  # the text of an exception may raise
         logger.log(
-            logging.INFO if is_dropped else logging.WARNING,
+            level,
             "%s offset %d%s: %s",
             item.partition.tp,
             item.record.offset,
@@ -98,11 +107,29 @@ def log_exit(item: WorkItem, error: SystemExit, fields: Mapping[str, object]) ->
     )
 
 
-def log_dead_letter(failed: FailedRecord, topic: str, fields: Mapping[str, object]) -> None:
-    """Log that a dead letter is written to a topic."""
+def log_dead_letter(
+    failed: FailedRecord,
+    topic: str,
+    fields: Mapping[str, object],
+    limit: RateLimit,
+    now: float,
+) -> None:
+    """Log that a dead letter is written to a topic.
+
+    Args:
+        failed: The record and its last failure.
+        topic: Topic of the dead letter.
+        fields: Fields of the client.
+        limit: Limit of the lines about records that cannot be deserialized.
+        now: Time of the line.
+    """
     record, error = failed.record, failed.error
+    level = logging.ERROR
+    if isinstance(error, DeserializationFailed):
+        level = limit.level(level, ("dead letter", record.topic), now)
     with contextlib.suppress(Exception):  # the text of an exception may raise
-        logger.error(
+        logger.log(
+            level,
             "Group %s: %s offset %d: written to %s at attempt %d%s: %r",
             failed.group_id,
             record.topic_partition,

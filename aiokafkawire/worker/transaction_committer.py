@@ -19,7 +19,7 @@ from aiokafkawire.errors import (
     TransactionFailed,
     UnknownTopic,
 )
-from aiokafkawire.logs import log_fields
+from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
@@ -92,6 +92,7 @@ class TransactionCommitter(Committer):
         self.producer = producer
         self.producer_failure: KafkaError | None = None
         self._refuse = refuse
+        self._log_limit = RateLimit()
         self._interrupted: TransactionContent | None = None  # of a commit that was cancelled
 
     async def _commit(self, partitions: Collection[TopicPartition] | None) -> None:
@@ -120,9 +121,11 @@ class TransactionCommitter(Committer):
             self._scheduler.finish_transaction(content)
             with suppress(ClientClosed):  # a worker that stops waits for a limited time
                 self._consumer.mark_committed(content.offsets)
+            now = self._clock.now()
             for _, finished in content.finished:
                 if finished.failed is not None:
-                    log_dead_letter(finished.failed, finished.output[0].topic, self._fields)
+                    topic = finished.output[0].topic
+                    log_dead_letter(finished.failed, topic, self._fields, self._log_limit, now)
             self.failing_since = None
 
     async def _run_transaction(self, content: TransactionContent, writes: list[_Write]) -> None:

@@ -80,6 +80,35 @@ async def test_the_reason_of_a_dead_letter_is_not_repeated(
     ]
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_many_undecodable_records_do_not_fill_the_log(
+    broker: Broker, caplog: pytest.LogCaptureFixture, guarantee: Any
+):
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(4):
+            await producer.send_and_wait("orders", b"{")
+    worker = Worker(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="billing",
+        processing_guarantee=guarantee,
+    )
+
+    @worker.on("orders", value=dict)
+    async def bill(record: Any) -> None:
+        pytest.fail("it cannot be decoded")
+
+    with caplog.at_level(logging.DEBUG, "aiokafkawire.worker"), anyio.fail_after(WITHIN_S):
+        results = await worker.run_until_idle()
+    assert len(results.dead) == 5
+    levels = [
+        (line.levelname, line.getMessage().startswith("Group billing: "))
+        for line in caplog.records
+        if line.name == "aiokafkawire.worker" and "cannot be deserialized" in line.getMessage()
+    ]
+    others = [("DEBUG", False), ("DEBUG", True)] * 4
+    assert sorted(levels) == sorted([("WARNING", False), ("ERROR", True), *others])
+
+
 async def test_a_record_without_attempts_left_has_the_reason_and_the_error(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ):
