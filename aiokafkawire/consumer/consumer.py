@@ -183,10 +183,11 @@ class Consumer(PositionCalls, TopicCalls, Generic[KeyT, ValueT], absent=CONSUMER
         # After a task has failed, the task that would complete a commit may be gone.
         fast = cancelled or self._lifecycle.state is ClientState.FAILED
         now = session.runtime.clock.now()
-        deadline = now + self.config.close_timeout_ms / 1000
+        latest = self._lifecycle.close_deadline.at
+        deadline = min(latest, now + self.config.close_timeout_ms / 1000)
         if fast or not session.has_pending_commits:
             deadline = min(deadline, now + FAST_CLOSE_S)
-        limit = deadline if fast else session.close_limit(deadline)
+        limit = deadline if fast else min(latest, session.close_limit(deadline))
 
         async def close(session: ConsumerSession) -> None:
             session.notifier.state_changed()

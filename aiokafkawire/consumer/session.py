@@ -238,6 +238,13 @@ class ConsumerSession(Session):
         return "the rebalance listener" if self.in_callback else super().close_waits_for
 
     @property
+    def close_waits_until(self) -> float:
+        """When this wait ends: without a callback, before the limit of `close`."""
+        if self.group is None or self.in_callback:
+            return super().close_waits_until
+        return self.group.rebalance.close_deadline
+
+    @property
     def in_callback(self) -> bool:
         """True while a rebalance callback runs. Until it ends, no records may be delivered."""
         return self.delivery.pending_callbacks > 0

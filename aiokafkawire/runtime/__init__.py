@@ -5,6 +5,7 @@ simulated runtime can replace the real one.
 """
 
 from aiokafkawire.runtime.client import BaseClient, with_runtime
+from aiokafkawire.runtime.close_deadline import CloseDeadline
 from aiokafkawire.runtime.daemon_threads import DaemonThreads
 from aiokafkawire.runtime.interfaces import (
     AT_ONCE,
@@ -52,6 +53,7 @@ __all__ = (
     "BaseClient",
     "Buffer",
     "Clock",
+    "CloseDeadline",
     "DaemonThreads",
     "Future",
     "Lifecycle",

@@ -18,6 +18,7 @@ from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.hooks import Hook, HookFunctions
 from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.runtime.client_state import TRANSITIONS, ClientState, LifecycleEvent
+from aiokafkawire.runtime.close_deadline import CloseDeadline
 from aiokafkawire.runtime.interfaces import NEVER, Address
 from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.runtime.supervisor import (
@@ -64,6 +65,11 @@ class Session:
         """Noun for the log: whom closing the session waits for now."""
         return "brokers"
 
+    @property
+    def close_waits_until(self) -> float:
+        """When this wait ends, if it ends before the deadline of the close."""
+        return NEVER
+
     def on_task_failed(self, failure: KafkaError) -> None:
         """Wake all waiting calls: a task raised an exception it did not handle, which is a bug."""
 
@@ -93,6 +99,9 @@ class Lifecycle(Generic[S]):
         log_prefix: Start of log lines. Defaults to `name`.
         fields: `extra` of log lines.
         hooks: Hooks, whose methods `start` looks up.
+
+    Attributes:
+        close_deadline: Limits `stop` further, for an owner that closes several clients.
     """
 
     def __init__(
@@ -115,6 +124,7 @@ class Lifecycle(Generic[S]):
         # Both are results of `get_loop_identity`.
         self._loop_identity: LoopIdentity | None = None
         self._current_identity: Callable[[], object] = object
+        self.close_deadline = CloseDeadline()
         self._closed = anyio.Event()
         self._created_at = _creation_site()
         self._finalizer: weakref.finalize[..., object] | None = None
@@ -255,7 +265,7 @@ class Lifecycle(Generic[S]):
 
         Args:
             close_session: Closes the session. Called only if the client is running.
-            deadline: When `close_session` is cancelled.
+            deadline: When `close_session` is cancelled, at the latest.
         """
         if self.state is ClientState.FORKED:
             return
@@ -270,7 +280,7 @@ class Lifecycle(Generic[S]):
         try:
             # Closing the session needs the tasks of the supervisor.
             if session is not None and self.supervisor.is_running:
-                with anyio.CancelScope(deadline=deadline, shield=True) as scope:
+                with self.close_deadline.scope(deadline, shield=True) as scope:
                     self.supervisor.on_stopping = scope.cancel
                     self.supervisor.spawn(
                         self._warn_if_slow, session, deadline, name="warn of slow close"
@@ -291,6 +301,7 @@ class Lifecycle(Generic[S]):
         if deadline == NEVER:
             return
         await anyio.sleep(SLOW_CLOSE_S)
+        deadline = min(deadline, self.close_deadline.at, session.close_waits_until)
         left_s = deadline - anyio.current_time()
         if left_s < 0.5:  # the wait is about to end
             return

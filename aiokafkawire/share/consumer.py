@@ -149,7 +149,8 @@ class ShareConsumer(BaseClient[ShareConsumerSession], PushesMetrics):
         # After a task has failed, the task that would complete a request may be gone.
         fast = cancelled or self._lifecycle.state is ClientState.FAILED
         limit_s = FAST_CLOSE_S if fast else self.config.close_timeout_ms / 1000
-        deadline = session.runtime.clock.now() + limit_s
+        now, latest = session.runtime.clock.now(), self._lifecycle.close_deadline.at
+        deadline = min(latest, now + limit_s)
 
         async def close(session: ShareConsumerSession) -> None:
             session.notifier.notify_all()

@@ -34,6 +34,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import Records, compression
 from aiokafkawire.records import batch as batch_module
 from aiokafkawire.runtime import lifecycle
+from aiokafkawire.testing.simulation import World, with_runtime
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.elapsed import ends_within
@@ -757,6 +758,29 @@ async def test_a_slow_stop_names_the_listener(
             await reader.getone()
     (message,) = [message for message in caplog.messages if "still closing" in message]
     assert message.endswith("s more for the rebalance listener; Ctrl-C stops the wait")
+
+
+def test_a_slow_stop_names_the_time_that_a_commit_may_take(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The time of a rebalance callback is added only while one runs."""
+    world = World(seed=1)
+
+    async def main() -> None:
+        async with Broker(host="10.0.0.1", runtime=world.runtime("10.0.0.1")) as broker:
+            await broker.create_topic("orders", partitions=1)
+            servers, runtime = broker.bootstrap_servers, world.runtime("10.0.0.2")
+            async with with_runtime(Producer(bootstrap_servers=servers), runtime) as producer:
+                await producer.send_and_wait("orders", b"0")
+            reader = Consumer(bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest")
+            async with with_runtime(reader, runtime) as reader:
+                reader.subscribe(["orders"], listener=RebalanceListener())
+                await reader.getone()
+                broker.on(ApiKey.OFFSET_COMMIT, Drop())
+
+    world.run(main)
+    (message,) = [message for message in caplog.messages if "still closing" in message]
+    assert message.endswith("waiting up to 28 s more for brokers; Ctrl-C stops the wait")
 
 
 async def test_reading_without_a_subscription_raises_at_once():

@@ -739,6 +739,55 @@ async def test_slow_closing_is_logged(
     assert caplog.messages == ([text] if slow else [])
 
 
+async def test_slow_closing_names_the_end_of_the_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A session may wait for less than the time that closing may take."""
+    monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02)
+
+    class Waiting(RecordingSession):
+        @property
+        def close_waits_until(self) -> float:
+            return client.clock.now() + 60.2
+
+    async def close_session() -> None:
+        while not caplog.records:
+            await checkpoint()
+
+    client = Client(close_session)
+    client.session, client.close_timeout_s = Waiting(), 600.0
+    with ends_within(WITHIN_S):
+        async with client:
+            pass
+    text = "client: still closing: waiting up to 60 s more for brokers; Ctrl-C stops the wait"
+    assert caplog.messages == [text]
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+async def test_the_owner_of_a_client_ends_its_close(when: str):
+    closing = anyio.Event()
+
+    async def close_session() -> None:
+        closing.set()
+        await anyio.sleep_forever()
+
+    client = Client(close_session)
+    client.close_timeout_s = 600.0
+    with ends_within(WITHIN_S):
+        async with anyio.create_task_group() as group:
+            await client.__aenter__()
+            limit = client.life.close_deadline
+            if when == "before":
+                limit.end_by(client.clock.now() + 0.1)
+            group.start_soon(client.__aexit__)
+            await closing.wait()
+            if when == "during":
+                limit.end_by(client.clock.now() + 0.1)
+                limit.end_by(client.clock.now() + 600)  # later than before: without effect
+    assert client.life.state is ClientState.CLOSED
+    assert client.task.done
+
+
 async def test_slow_closing_is_not_logged_after_its_deadline(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
