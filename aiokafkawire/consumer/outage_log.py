@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.errors import (
     BrokerError,
+    ClientClosed,
     ConnectionFailed,
     KafkaError,
     RequestTimedOut,
@@ -37,6 +38,8 @@ class OutageLog:
             now: Time of the clock.
         """
         self.ended_after_s = None
+        if isinstance(failure, ClientClosed):
+            return None  # no broker was asked
         if failure is None or isinstance(failure, BrokerError):
             if self._is_logged and self._since is not None:
                 self.ended_after_s = now - self._since

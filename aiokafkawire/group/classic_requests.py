@@ -27,7 +27,7 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from . import responses
 from .assignors import Assignor
 from .leader import raising_group_failed
-from .member_requests import MemberRequests, RequestTask
+from .member_requests import MemberRequests, RequestTask, leave_failure
 from .membership import events
 from .membership.effects import SendHeartbeat, SendJoin, SendLeave, SendSync
 
@@ -198,8 +198,8 @@ class ClassicGroupRequests(MemberRequests):
                 )
             except KafkaError as error:
                 self._log(
-                    f"left ({effect.reason}), but LeaveGroup failed: {error}; the coordinator"
-                    " removes the member when its session times out",
+                    f"left ({effect.reason}), but LeaveGroup failed: {leave_failure(error)}; the"
+                    " coordinator removes the member when its session times out",
                     error=error,
                     member_id=effect.member_id,
                 )

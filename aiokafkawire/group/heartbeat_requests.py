@@ -28,7 +28,7 @@ from .consumer_protocol.events import (
     TopicsUnauthorized,
 )
 from .consumer_protocol.states import JOIN_EPOCH, TargetAssignment
-from .member_requests import MemberRequests, RequestTask
+from .member_requests import MemberRequests, RequestTask, leave_failure
 from .membership import events
 from .responses import failure_event, group_error
 
@@ -191,8 +191,8 @@ class HeartbeatRequests(MemberRequests):
                 failure = group_error(response.error_code, name, group=self._group_id)
             if failure is not None:
                 self._log(
-                    f"{text}, but {name} failed: {failure}; the coordinator removes the member when"
-                    " its session times out",
+                    f"{text}, but {name} failed: {leave_failure(failure)}; the coordinator removes"
+                    " the member when its session times out",
                     error=failure,
                 )
             elif kept:

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import CoordinatorType
 from aiokafkawire.config import ConsumerConfig, ShareConsumerConfig
-from aiokafkawire.errors import KafkaError, ProtocolError, UnknownServerError
+from aiokafkawire.errors import ClientClosed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.runtime import Clock
 
 from .membership import events
 
-__all__ = ("MemberRequests", "RequestTask")
+__all__ = ("MemberRequests", "RequestTask", "leave_failure")
 
 RequestTask = Callable[[], Awaitable[events.RequestCompleted]]
 """Sends a request and returns the event that completes it; a task of the member runs it."""
@@ -60,3 +60,10 @@ class MemberRequests:
             return events.CoordinatorFound(request, node)
 
         return find
+
+
+def leave_failure(error: KafkaError) -> str:
+    """Return for the log why a member could not leave its group."""
+    if isinstance(error, ClientClosed):  # the request waited until the deadline of the close
+        return f"no response to {error.api or 'a request'} until the client was closed"
+    return str(error)

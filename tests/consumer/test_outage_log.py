@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from aiokafkawire.consumer.outage_log import LOG_OUTAGE_AFTER_S, OutageLog
-from aiokafkawire.errors import ConnectionFailed, RequestTimedOut
+from aiokafkawire.errors import ClientClosed, ConnectionFailed, RequestTimedOut
 from aiokafkawire.wire import ErrorCode, error_for
 
 GONE = RequestTimedOut("silent")
@@ -21,6 +21,13 @@ def test_failed_connections_are_logged_by_the_cluster_client_only() -> None:
         assert outage.record(failure, 0.0) is None
         assert outage.record(failure, 2 * LOG_OUTAGE_AFTER_S) is None
         assert "silent" in (outage.record(GONE, 3 * LOG_OUTAGE_AFTER_S) or "")
+
+
+def test_a_closed_client_asks_no_broker() -> None:
+    outage = OutageLog()
+    assert outage.record(ConnectionFailed("refused"), 0.0) is None
+    assert outage.record(ClientClosed("closed"), 2 * LOG_OUTAGE_AFTER_S) is None
+    assert "silent" in (outage.record(GONE, 3 * LOG_OUTAGE_AFTER_S) or "")
 
 
 def test_a_response_ends_an_outage() -> None:
