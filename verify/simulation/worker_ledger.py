@@ -197,7 +197,10 @@ class WorkerLedger:
         }
 
     def unfinished(self) -> list[str]:
-        """Return the records that are neither processed nor dead, and what is not committed."""
+        """Return the records that are neither processed nor dead, and what is not committed.
+
+        Output of a transaction that a crash has left open counts until the coordinator aborts it.
+        """
         dead = self.dead_letters
         done = self.processed if self._output is None else self._written
         found = [
@@ -213,7 +216,17 @@ class WorkerLedger:
                 kept = offsets.get(TopicPartition(topic, partition))
                 if end and (kept is None or kept.offset != end):
                     found.append(f"{topic}-{partition} is not committed up to {end}")
+        found += [
+            f"{value!r} is in an open transaction"
+            for topic in self._written_topics
+            for value in self.values(topic, only="open")
+        ]
         return found
+
+    @property
+    def _written_topics(self) -> tuple[str, ...]:
+        """Topics that workers write in transactions, if they do."""
+        return () if self._output is None else (self._output, self._dead, *self._stages[1:])
 
     def check_dead_letters(self) -> None:
         """Check that the dead letters are those that no attempt could process."""
@@ -225,7 +238,7 @@ class WorkerLedger:
         """Check that transactions have written everything once, and no output of failed records."""
         if self._output is None:
             return
-        for topic in (self._output, self._dead, *self._stages[1:]):
+        for topic in self._written_topics:
             for value, count in Counter(self.values(topic)).items():
                 if count > 1:
                     self._violated(NO_DUPLICATES, f"{value!r} is in {topic} {count} times")
