@@ -56,7 +56,7 @@ def worker(*, backend: str, log_level: str, reload: bool, target: str) -> None:
     """Run the Worker named WORKER in MODULE until SIGTERM or Ctrl-C.
 
     The module is imported from the current directory or the installed packages. The first signal
-    lets running handlers finish; a second one cancels them.
+    lets running handlers finish; a second one cancels them and ends the command.
     """
     stop_logging_to_stderr()
     library, options = installed_backend(backend)

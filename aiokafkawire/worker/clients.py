@@ -100,6 +100,11 @@ class WorkerClients:
         finally:
             await self.producer.stop()
 
+    def close_by(self, deadline: float) -> None:
+        """Let `stop`, also one that runs, end at `deadline` or earlier."""
+        for client in (self.reader, self.producer):
+            client._lifecycle.close_deadline.end_by(deadline)
+
     def abort(self, error: ClientClosed) -> None:
         """Close the clients whose tasks were cancelled."""
         # Nobody else does it: their tasks keep references to them.

@@ -21,7 +21,7 @@ from aiokafkawire.worker.acknowledger import Acknowledger
 from aiokafkawire.worker.circuit_breaker import BreakerState, CircuitBreaker
 from aiokafkawire.worker.counters import Counters
 from aiokafkawire.worker.failed_records import FailedRecordWriter
-from aiokafkawire.worker.failure_log import log_failed_attempt
+from aiokafkawire.worker.failure_log import log_failed_attempt, log_failed_write
 from aiokafkawire.worker.handlers import RecordHandler, WorkerRecord, call_in_context
 from aiokafkawire.worker.outcomes import DeadLetter, Drop, FailedAt
 from aiokafkawire.worker.outputs import AttemptOutput, UncommittedRecord
@@ -450,15 +450,7 @@ class Executor:
         except Exception as error:
             now = self._runtime.clock.now()
             self.counters.write_failures += 1
-            logger.error(
-                "%s offset %d: writing the failed record failed; the record waits and is not"
-                " committed; next try in %g s: %s",
-                item.partition.tp,
-                item.record.offset,
-                WRITE_BACKOFF_S,
-                error,
-                extra=log_fields(self._fields, error=error, offset=item.record.offset),
-            )
+            log_failed_write(item, error, WRITE_BACKOFF_S, self._fields)
             # mutation: unwritten-dead-letter-counts-as-done
             self._scheduler.retry(item, now + WRITE_BACKOFF_S)
             return False

@@ -26,6 +26,9 @@ class ExecutorPool:
         concurrency: Maximum number of tasks.
         on_failure: Called with the exception of a handler that stops the worker.
         resume: Called when partitions may be resumed.
+
+    Attributes:
+        drain_deadline: Deadline of the `drain` that runs; None if none does.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class ExecutorPool:
         self._due_changed = AutoResetEvent()
         self._item_ended = AutoResetEvent()
         self._waits_for_handlers = True
+        self.drain_deadline: float | None = None
 
     def start(self) -> None:
         """Start the task that wakes executors for delayed items."""
@@ -85,10 +89,14 @@ class ExecutorPool:
             False if records still run at the deadline, or after `stop_waiting`.
         """
         self._scheduler.drain(partitions)
-        while not self._scheduler.is_drained(partitions):
-            if not self._waits_for_handlers or not await self._item_ended.wait(deadline):
-                return False
-        return True
+        self.drain_deadline = deadline
+        try:
+            while not self._scheduler.is_drained(partitions):
+                if not self._waits_for_handlers or not await self._item_ended.wait(deadline):
+                    break
+        finally:
+            self.drain_deadline = None
+        return self._scheduler.is_drained(partitions)
 
     async def wait_for_ended_item(self, deadline: float) -> None:
         """Wait until an executor has ended or delayed an item; for one task at a time."""

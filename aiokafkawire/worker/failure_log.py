@@ -21,7 +21,13 @@ from aiokafkawire.worker.retry_policy import (
     WriteDeadLetter,
 )
 
-__all__ = ("log_dead_letter", "log_exit", "log_failed_attempt", "log_failed_start")
+__all__ = (
+    "log_dead_letter",
+    "log_exit",
+    "log_failed_attempt",
+    "log_failed_start",
+    "log_failed_write",
+)
 
 logger = logging.getLogger("aiokafkawire.worker")
 
@@ -81,6 +87,8 @@ def _text(item: WorkItem, decision: Decision) -> str:
     match decision:
         case DropRecord(reason):
             return f"dropped by {item.handler.name}{reason and f': {reason}'}"
+        case RetryInPlace() | SplitBatch() if not item.partition.is_active:
+            then = "the worker gives up the partition, and the record is delivered again"
         case RetryInPlace(delay_s):
             then = f"next attempt in {delay_s:.3f} s"
         case RetryLater(tier):
@@ -92,6 +100,34 @@ def _text(item: WorkItem, decision: Decision) -> str:
         case WriteDeadLetter(reason):
             then = reason
     return f"{failed}; {then}: {item.failures.error!r}"
+
+
+def log_failed_write(
+    item: WorkItem, error: Exception, backoff_s: float, fields: Mapping[str, object]
+) -> None:
+    """Log that the copy of a failed record could not be written.
+
+    Args:
+        item: Its first unfinished record has failed.
+        error: Why the copy was not written.
+        backoff_s: Delay before the next write.
+        fields: Fields of the client.
+    """
+    tp, offset, is_active = item.partition.tp, item.record.offset, item.partition.is_active
+    then = (
+        f"the record waits and is not committed; next try in {backoff_s:g} s"
+        if is_active
+        else "the record is delivered again"
+    )
+    logger.log(
+        logging.ERROR if is_active else logging.WARNING,
+        "%s offset %d: writing the failed record failed; %s: %s",
+        tp,
+        offset,
+        then,
+        error,
+        extra=log_fields(fields, error=error, tp=tp, offset=offset),
+    )
 
 
 def log_exit(item: WorkItem, error: SystemExit, fields: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ __all__ = (
     "RecordFailures",
     "UnwrittenCopy",
     "WorkItem",
+    "describe_running",
 )
 
 RESUME_SHARE = 2
@@ -385,3 +386,15 @@ class PartitionWork:
     def is_fenced(self) -> bool:
         """True if the partition was revoked or lost."""
         return self.state is PartitionWorkState.FENCED
+
+
+def describe_running(works: Iterable[PartitionWork]) -> str:
+    """Return a noun for the log: how many items of partitions run; empty if none does."""
+    running = [item for work in works for item in work.running]
+    writes = sum(item.failures.unwritten is not None for item in running)
+    nouns = []
+    if handlers := len(running) - writes:
+        nouns.append("1 running handler" if handlers == 1 else f"{handlers:,} running handlers")
+    if writes:
+        nouns.append(f"the write of {writes:,} failed record{'' if writes == 1 else 's'}")
+    return " and ".join(nouns)

@@ -12,11 +12,7 @@ from aiokafkawire.config import WorkerConfig
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import ClientClosed, CommitFailed, KafkaError, ProducerFenced
 from aiokafkawire.logs import count_partitions, log_fields
-from aiokafkawire.runtime import (
-    Runtime,
-    Session,
-    Supervisor,
-)
+from aiokafkawire.runtime import NEVER, CloseDeadline, Runtime, Session, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker.acknowledger import Acknowledger
 from aiokafkawire.worker.circuit_breaker import CircuitBreaker
@@ -34,7 +30,7 @@ from aiokafkawire.worker.health_server import HealthServer
 from aiokafkawire.worker.intake import RecordIntake
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.outputs import UncommittedRecord
-from aiokafkawire.worker.partition_work import PartitionWork
+from aiokafkawire.worker.partition_work import PartitionWork, describe_running
 from aiokafkawire.worker.scheduler import Scheduler
 from aiokafkawire.worker.transaction_committer import TransactionCommitter
 
@@ -44,6 +40,9 @@ logger = logging.getLogger("aiokafkawire.worker")
 
 POLL_TIMEOUT_MS = 1_000
 """Timeout of one call for records."""
+
+CANCELLED_CLOSE_S = 1.0
+"""Time of `close` after a second signal or a cancellation: to commit and leave the group."""
 
 CONNECT_BACKOFF_S = 1.0
 """Delay after a failed attempt to connect in the background."""
@@ -55,6 +54,7 @@ class WorkerSession(Session, RebalanceListener):
     Attributes:
         ended: Set when the worker failed or is to stop.
         failure: Why it failed: an exception of a handler or of Kafka.
+        stop_deadline: Limits all stages of `close`.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class WorkerSession(Session, RebalanceListener):
         self.runtime = runtime
         self.ended = anyio.Event()
         self.failure: BaseException | None = None
+        self.stop_deadline = CloseDeadline()
         self.has_been_assigned = False
         self.health_server: HealthServer | None = None
         self.clients = WorkerClients(config, options, runtime)
@@ -140,16 +141,19 @@ class WorkerSession(Session, RebalanceListener):
             await self.clients.start()
             if self.config.connect_on_start:
                 await self._subscribe()
-                self._poll_task = self._supervisor.spawn(self._poll, name="poll")
+                poll = self._supervisor.spawn(self._poll, name="poll")
             else:
-                self._poll_task = self._supervisor.spawn(self._connect, name="connect")
+                poll = self._supervisor.spawn(self._connect, name="connect")
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._stop_clients()
             raise
         self._pool.start()
         interval_s = self.config.commit_interval_ms / 1_000
-        self._supervisor.spawn(self.committer.commit_periodically, interval_s, name="commit")
+        commit = self._supervisor.spawn(
+            self.committer.commit_periodically, interval_s, name="commit"
+        )
+        self._tasks = poll, commit
 
     async def _subscribe(self) -> None:
         """Create the topics that are missing, and subscribe."""
@@ -186,38 +190,76 @@ class WorkerSession(Session, RebalanceListener):
         await self._poll()
 
     async def close(self, drain_deadline: float) -> None:
-        """Finish running handlers up to a deadline, commit, and close the clients."""
+        """Finish running handlers up to a deadline, commit, and close the clients.
+
+        What follows the handlers takes at most `close_timeout_ms` altogether.
+        """
+        clock, stop = self.runtime.clock, self.stop_deadline
+        poll, commit = self._tasks
+        now, running = clock.now(), describe_running(self.scheduler.partitions)
+        close_s = self.config.close_timeout_ms / 1_000
+        self._close_by(drain_deadline + close_s)
+        drain_s = max(0.0, drain_deadline - now)
         logger.info(
-            "Group %s: worker stops after its running handlers, at most %g s",
+            "Group %s: worker stops: %s",
             self.config.group_id,
-            round(max(0.0, drain_deadline - self.runtime.clock.now()), 1),
+            f"waiting up to {drain_s:.1f} s for {running}" if running else "no handler runs",
             extra=dict(self._supervisor.fields),
         )
-        close_s, limit = self.config.close_timeout_ms / 1_000, None
         try:
-            self._poll_task.cancel()
-            await self._poll_task.wait()
+            poll.cancel()
+            with stop.scope(NEVER):
+                await poll.wait()
             assigned = [work.tp for work in self.scheduler.partitions]
             await self._drain(assigned, drain_deadline)
-            now = self.runtime.clock.now()
-            limit = now + close_s
-            # A transaction whose outcome is unknown must not take the time to leave the group.
-            with anyio.CancelScope(deadline=now + close_s / 2):
-                await self.committer.commit(assigned)
-            self.executor.abandon_threads()
+            self._close_by(clock.now() + close_s)
+            await self._commit_last(assigned)
+            # The consumer would wait for a commit that another task waits for.
+            commit.cancel()
+            with stop.scope(NEVER):
+                await commit.wait()
         finally:
+            self.executor.abandon_threads()
             self.scheduler.remove([work.tp for work in self.scheduler.partitions])
-            if limit is None:
-                limit = self.runtime.clock.now() + close_s
-            with anyio.CancelScope(shield=True, deadline=limit):
+            with anyio.CancelScope(shield=True):
                 await self._stop_clients()
+
+    async def _commit_last(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit, for half of the time that is left: the group is left in the other half."""
+        started = self.runtime.clock.now()
+        limit = started + (self.stop_deadline.at - started) / 2
+        with self.stop_deadline.scope(limit) as scope:
+            await self.committer.commit(partitions)
+        if scope.cancelled_caught:
+            logger.warning(
+                "Group %s: no response to the last commit of %s within %.1f s; records since the"
+                " committed offsets may be delivered again",
+                self.config.group_id,
+                count_partitions(partitions),
+                self.runtime.clock.now() - started,
+                extra=dict(self._supervisor.fields),
+            )
+
+    def shorten_close(self) -> None:
+        """Let `close`, also one that runs, take at most `CANCELLED_CLOSE_S` from now on."""
+        self._close_by(self.runtime.clock.now() + CANCELLED_CLOSE_S)
+
+    def _close_by(self, deadline: float) -> None:
+        self.stop_deadline.end_by(deadline)
+        self.clients.close_by(self.stop_deadline.at)
 
     @property
     def close_waits_for(self) -> str:
         """Noun for the log: whom `close` waits for now."""
-        if any(work.running for work in self.scheduler.partitions):
-            return "running handlers"
-        return super().close_waits_for
+        if self._pool.drain_deadline is None:
+            return super().close_waits_for
+        return describe_running(self.scheduler.partitions) or super().close_waits_for
+
+    @property
+    def close_waits_until(self) -> float:
+        """When this wait ends."""
+        drain_deadline = self._pool.drain_deadline
+        return self.stop_deadline.at if drain_deadline is None else drain_deadline
 
     async def _stop_clients(self) -> None:
         try:
@@ -386,14 +428,17 @@ class WorkerSession(Session, RebalanceListener):
         self.scheduler.remove(partitions)
 
     async def _drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        if not await self._pool.drain(partitions, deadline):
-            logger.warning(
-                "Group %s: handlers of %s still run after the drain timeout; their records are"
-                " delivered again",
-                self.config.group_id,
-                count_partitions(partitions),
-                extra=dict(self._supervisor.fields),
-            )
+        started = self.runtime.clock.now()
+        if await self._pool.drain(partitions, deadline):
+            return
+        drained = set(partitions)
+        logger.warning(
+            "Group %s: %s did not end within %.1f s; the records are delivered again",
+            self.config.group_id,
+            describe_running(work for work in self.scheduler.partitions if work.tp in drained),
+            self.runtime.clock.now() - started,
+            extra=dict(self._supervisor.fields),
+        )
 
     def release_due(self, now: float) -> None:
         """Let the delayed records run that are due at `now`."""

@@ -246,7 +246,7 @@ class Worker(BaseClient[WorkerSession]):
         """Process records until `request_stop`, or until the worker fails.
 
         If the call is cancelled, running handlers are cancelled too, and their records are
-        delivered again.
+        delivered again. A second is left to commit and leave the group.
 
         Raises:
             KafkaError: The consumer failed permanently, or a start failed. Or a handler has called
@@ -305,8 +305,8 @@ class Worker(BaseClient[WorkerSession]):
     ) -> None:
         """Run an event loop with the worker, until SIGTERM or SIGINT. For the main thread.
 
-        The first signal stops the worker: running handlers may finish for `drain_timeout_ms`. A
-        second one cancels them.
+        The first signal stops the worker as `stop` does. A second one cancels running handlers, and
+        leaves a second to commit and leave the group.
 
         Args:
             backend: Library of the event loop.
@@ -338,14 +338,13 @@ class Worker(BaseClient[WorkerSession]):
         async def watch() -> None:
             nonlocal cancelled_by
             with anyio.open_signal_receiver(*SIGNALS) as signals:
-                is_first = True
+                await anext(signals)
+                self.request_stop()
                 async for number in signals:
-                    if is_first:
-                        self.request_stop()
-                    else:
-                        cancelled_by = number
-                        self.cancel_handlers()
-                    is_first = False
+                    cancelled_by = number
+                    self.cancel_handlers()
+                    if self._lifecycle.session is not None:
+                        self._lifecycle.session.shorten_close()
 
         async with anyio.create_task_group() as group:
             group.start_soon(watch)
@@ -406,6 +405,8 @@ class Worker(BaseClient[WorkerSession]):
     async def stop(self) -> None:
         """Finish running handlers for up to `drain_timeout_ms`, commit and leave the group.
 
+        What follows the handlers takes at most `close_timeout_ms`, also if no broker responds.
+
         Raises:
             IllegalState: A handler calls `stop`, and would wait for itself.
             Exception: The failure of the worker; see `run`.
@@ -450,9 +451,10 @@ class Worker(BaseClient[WorkerSession]):
             return None
         session.end()
         is_cancelled = body_error is not None and not isinstance(body_error, Exception)
-        now = session.runtime.clock.now()
+        if is_cancelled:
+            session.shorten_close()
         drain_s = 0.0 if is_cancelled else self.config.drain_timeout_ms / 1_000
-        drain_deadline = now + drain_s
+        drain_deadline = session.runtime.clock.now() + drain_s
 
         async def close(session: WorkerSession) -> None:
             await session.close(drain_deadline)

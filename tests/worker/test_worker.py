@@ -207,7 +207,7 @@ async def test_a_slow_stop_names_the_handlers(
     with anyio.fail_after(WITHIN_S):
         await worker.run()
     (message,) = [message for message in caplog.messages if message.startswith(text)]
-    assert message.endswith("s more for running handlers; Ctrl-C stops the wait")
+    assert message.endswith("s more for 1 running handler; Ctrl-C stops the wait")
 
 
 async def test_a_stop_while_the_worker_connects_ends_run():
