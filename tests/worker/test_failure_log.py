@@ -11,6 +11,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.producer import Producer
 from aiokafkawire.worker import BatchPolicy, DeadLetter, Drop, FailedAt, RetryPolicy, Worker
+from tests.worker.helpers import until
 
 WITHIN_S = 20.0
 
@@ -129,3 +130,24 @@ async def test_a_record_without_attempts_left_has_the_reason_and_the_error(
             " failed): ValueError('no customer')",
         ),
     ]
+
+
+@pytest.mark.parametrize("batch", [None, BatchPolicy(max_records=1, max_wait_ms=0)])
+async def test_a_failure_during_a_stop_announces_no_attempt(
+    broker: Broker, caplog: pytest.LogCaptureFixture, batch: BatchPolicy | None
+):
+    worker = Worker(bootstrap_servers=broker.bootstrap_servers, group_id="billing")
+
+    @worker.on("orders", retries=RetryPolicy(attempts=2), batch=batch)
+    async def bill(records: Any) -> None:
+        record = records if batch is None else records[0]
+        worker.request_stop()
+        await until(lambda: not record._item.partition.is_active)
+        raise ValueError("too early")
+
+    with anyio.fail_after(WITHIN_S):
+        await worker.run()
+    assert (
+        "orders-0 offset 0: attempt 1 of bill failed; the worker gives up the partition, and the"
+        " record is delivered again: ValueError('too early')"
+    ) in caplog.messages
