@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from aiokafkawire.records import Record, Records
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.worker.handlers import RecordHandler
 from aiokafkawire.worker.offset_tracker import OffsetTracker
 from aiokafkawire.worker.outputs import UncommittedRecord
@@ -376,6 +376,14 @@ class PartitionWork:
         """Return the number of records from the oldest unfinished one on."""
         self.count_finished()
         return len(self.offsets)
+
+    def skip_to(self, position: OffsetAndMetadata) -> None:
+        """Let commits reach the position of the consumer, where records do not.
+
+        All records before it must have been added. Those of an inactive partition were not.
+        """
+        if self.is_active:
+            self.offsets.skip_to(position)
 
     @property
     def is_active(self) -> bool:

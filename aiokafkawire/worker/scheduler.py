@@ -443,17 +443,6 @@ class Scheduler:
                 offsets[tp] = offset
         return offsets
 
-    def skip_to(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Let commits reach the positions of the consumer, where records do not.
-
-        All records before the positions must have been added. Those of an inactive partition were
-        not.
-        """
-        for tp, position in positions.items():
-            work = self._partitions.get(tp)
-            if work is not None and work.is_active:
-                work.offsets.skip_to(position)
-
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Record that these offsets are committed."""
         for tp, offset in offsets.items():

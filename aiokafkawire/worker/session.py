@@ -311,9 +311,12 @@ class WorkerSession(Session, RebalanceListener):
 
     def _skip_markers(self) -> None:
         """Let commits pass transaction markers behind the last record, so that no lag remains."""
-        # The scheduler fences what was lost.
+        # `on_partitions_lost` has handled what was lost.
         with suppress(CommitFailed):
-            self.scheduler.skip_to(self.clients.consumer.positions())
+            positions = self.clients.consumer.positions()
+            for work in self.scheduler.partitions:
+                if work.tp in positions:
+                    work.skip_to(positions[work.tp])
 
     # --- transactions ---
 

@@ -172,7 +172,7 @@ def test_the_position_of_a_partition_that_drains_is_not_committed():
     assert item is not None
     assert not scheduler.finish_records(item)
     scheduler.drain([TP])
-    scheduler.skip_to({TP: OffsetAndMetadata(9)})  # records since then were dropped
+    scheduler.partition(TP).skip_to(OffsetAndMetadata(9))  # records since then were dropped
     assert committable(scheduler) == {TP: 1}
 
 
