@@ -117,6 +117,8 @@ class GroupModel(RuleBasedStateMachine):
         self.committed: dict[TopicPartition, int] = {}
         self.created = 0
         self.faulty = False
+        self.counts_at_assignment: dict[str, int] = {}
+        self.owes_rebalance = False
 
     # --- members ---
 
@@ -132,9 +134,12 @@ class GroupModel(RuleBasedStateMachine):
     @rule(strategy=st.integers(0, 2), both=st.booleans())
     def add(self, strategy: int, both: bool) -> None:
         self.created += 1
+        instance_id = f"i{self.created % MAX_MEMBERS}" if self.static else None
+        self.add_member(strategy, both, instance_id)
+
+    def add_member(self, strategy: int, both: bool, instance_id: str | None) -> None:
         names = self.strategies[strategy % len(self.strategies)]
         assignors = create_assignors(names)
-        instance_id = f"i{self.created % MAX_MEMBERS}" if self.static else None
         config = group_settings(
             cooperative=all(each.cooperative for each in assignors),
             group_instance_id=instance_id,
@@ -146,8 +151,9 @@ class GroupModel(RuleBasedStateMachine):
             ("orders", "payments") if both and not self.static else ("orders",),
             instance_id,
         )
-        if any(other.instance_id == instance_id for other in self.alive) and self.static:
-            self.faulty = True
+        for other in self.alive if self.static else ():
+            if other.instance_id == instance_id:
+                self.interrupt(other)
         member.machine.context.poll_timer.start_poll(self.now)
         self.members.append(member)
         self.handle_event(member, events.Subscribed(member.topics))
@@ -200,8 +206,18 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.with_faults and self.alive)
     @rule(number=st.integers(0, 9))
     def kill(self, number: int) -> None:
+        member = self.pick(number)
+        self.interrupt(member)
+        member.dead = True
+
+    def interrupt(self, member: ClassicGroupMember) -> None:
+        """Note that a member ends without leaving.
+
+        A static member returns to its old assignment, as in Java. What it should have revoked for
+        others gets an owner in the next rebalance.
+        """
         self.faulty = True
-        self.pick(number).dead = True
+        self.owes_rebalance |= self.static and not isinstance(member.machine.state, states.Stable)
 
     @precondition(lambda self: self.alive)
     @rule()
@@ -305,7 +321,7 @@ class GroupModel(RuleBasedStateMachine):
             self.commit_all(member, effect.partitions)
             return events.PartitionsRevoked(effect.request)
         assert isinstance(effect, ComputeAssignment)
-        member.known_counts = dict(self.partitions)
+        member.known_counts = self.counts_at_assignment = dict(self.partitions)
         subscriptions, unreadable = decode_subscriptions(effect.members)
         assert not unreadable
         assigned = compute_assignments(
@@ -440,6 +456,8 @@ class GroupModel(RuleBasedStateMachine):
         if connection is not None:
             member.in_flight.append(ModelRequest(member, effect, connection, self.now))
         elif isinstance(effect, WatchPartitionCounts):
+            # A static leader that returns does not know what there was when it left, as in Java.
+            self.owes_rebalance |= self.partitions != self.counts_at_assignment
             member.known_counts = dict(self.partitions)
         elif isinstance(effect, AssignPartitions):
             for tp in effect.partitions:
@@ -484,8 +502,14 @@ class GroupModel(RuleBasedStateMachine):
                 self.deliver_next(deliverable[0])
                 self.partitions_have_one_owner()
                 self.no_member_fails()
-            elif self.is_settled():
+            elif self.is_settled() and not self.owes_rebalance:
                 break
+            elif self.is_settled():
+                self.owes_rebalance = False
+                for member in self.alive:
+                    generation = member.machine.generation
+                    if generation is not None and generation.is_leader:
+                        self.handle_event(member, events.RejoinRequested("owed"))
             else:
                 deadlines = [member.machine.next_deadline() for member in self.alive]
                 self.advance(max(min([*deadlines, self.group.next_deadline()]) - self.now, 0.0))
@@ -591,3 +615,25 @@ def test_a_group_keeps_its_guarantees(kind: str) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize(
+    "state", [states.Rejoining, states.Reassigning, states.Resyncing, states.Revoking]
+)
+def test_a_static_member_that_closes_in_a_rebalance_leaves_no_partition_without_owner(
+    state: type[states.MembershipState],
+) -> None:
+    group = model((COOPERATIVE,), static=True)()
+    group.add_member(0, False, "a")
+    group.run_without_faults(steps=200, seed=0)
+    group.add_member(0, False, "b")
+    closing = group.members[0]
+    while not isinstance(closing.machine.state, state):
+        group.run_without_faults(steps=1, seed=0)
+    group.close(0)
+    while not closing.machine.is_closed:
+        group.run_without_faults(steps=1, seed=0)
+    group.add_member(0, False, "a")
+    group.teardown()
+    assert not group.faulty
+    assert [len(member.owned) for member in group.alive] == [3, 2]

@@ -207,6 +207,7 @@ def revoke(
     *,
     reason: str = "",
     to_add: states.Assignment | None = None,
+    owes_rejoin: bool = False,
 ) -> Outcome:
     """Revoke partitions; then rejoin for the `reason`, or leave."""
     request = context.new_request()
@@ -219,6 +220,7 @@ def revoke(
         next_action,
         reason,
         to_add,
+        owes_rejoin,
     )
     return revoking, (RevokePartitions(request, to_revoke),)
 
@@ -250,7 +252,8 @@ def retry_join(
     if not isinstance(state, states.CooperativeRejoin):
         return back_off_join(context, join_identity(state), node, now)
     if state.pending_leave is not None:
-        return revoke(context, state, state.assignment, state.pending_leave.next_action)
+        next_action = state.pending_leave.next_action
+        return revoke(context, state, state.assignment, next_action, owes_rejoin=True)
     return back_off_rejoin(context, state, node, now)
 
 
@@ -301,9 +304,10 @@ def leave(
     now: float,
     *,
     must_rejoin: bool = False,
+    owes_rejoin: bool = False,
 ) -> Outcome:
     # mutation: static-member-leaves-group
-    if not member_id or not context.sends_leave_group:
+    if not member_id or not (context.sends_leave_group or (owes_rejoin and context.may_leave)):
         return finish_leave(context, next_action, must_rejoin=must_rejoin)
     request = context.new_request()
     reason = "the consumer unsubscribed"

@@ -123,6 +123,15 @@ class MembershipContext(MemberContext):
             return self.settings.group_instance_id is None
         return self.leave_operation == "leave_group"
 
+    @property
+    def may_leave(self) -> bool:
+        """True if a static member sends LeaveGroup in the middle of a cooperative rebalance.
+
+        It returns to its old assignment, so that what it has revoked for others would have no owner
+        until the next rebalance.
+        """
+        return self.settings.cooperative and self.leave_operation == "default"
+
     def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:
         return states.HeartbeatState(
             node=node,

@@ -385,7 +385,11 @@ def apply_cooperative_assignment(
     enter = EnterGeneration(state.generation, state.assignment)
     if state.pending_leave is not None:
         next_state, effects = actions.revoke(
-            context, state, state.assignment, state.pending_leave.next_action
+            context,
+            state,
+            state.assignment,
+            state.pending_leave.next_action,
+            owes_rejoin=bool(to_revoke),
         )
     else:
         next_state, effects = actions.revoke_when_polled(

@@ -103,7 +103,8 @@ def revoke_and_leave(
     next_action, deadline = clear_subscription(context, event, now)
     if not state.assignment:
         return actions.leave(context, state.generation.member_id, next_action, deadline, now)
-    return actions.revoke(context, state, state.assignment, next_action)
+    owes_rejoin = not isinstance(state, states.Stable)
+    return actions.revoke(context, state, state.assignment, next_action, owes_rejoin=owes_rejoin)
 
 
 def leave_after_rebalance(
@@ -130,7 +131,8 @@ def leave_after_revocation(
     next_action, _ = clear_subscription(context, event, now)
     if state.next_action is states.NextAction.CLOSE:
         return state, ()
-    return replace(state, next_action=next_action), ()
+    owes_rejoin = state.owes_rejoin or state.next_action is states.NextAction.JOIN
+    return replace(state, next_action=next_action, owes_rejoin=owes_rejoin), ()
 
 
 def leave_with_member_id(

@@ -95,12 +95,15 @@ def revoked(
     revoked_now = set(state.to_revoke)
     remaining = tuple(tp for tp in state.assignment if tp not in revoked_now)
     if state.next_action is not states.NextAction.JOIN:
+        next_action, owes_rejoin = state.next_action, state.owes_rejoin
         if remaining:
-            return actions.revoke(
-                context, replace(state, assignment=remaining), remaining, state.next_action
-            )
+            left = replace(state, assignment=remaining)
+            return actions.revoke(context, left, remaining, next_action, owes_rejoin=owes_rejoin)
         deadline = now + context.settings.request_timeout_ms / 1000
-        return actions.leave(context, state.generation.member_id, state.next_action, deadline, now)
+        member_id = state.generation.member_id
+        return actions.leave(
+            context, member_id, next_action, deadline, now, owes_rejoin=owes_rejoin
+        )
     assign: tuple[MembershipEffect, ...] = ()
     if state.to_add is not None:
         remaining = tuple(sorted((*remaining, *state.to_add)))
@@ -182,7 +185,8 @@ def check_pending_leave(
     if pending_leave is None:
         return check_poll_timer(context, state, event, now)
     if now >= pending_leave.deadline:
-        return actions.revoke(context, state, state.assignment, pending_leave.next_action)
+        next_action = pending_leave.next_action
+        return actions.revoke(context, state, state.assignment, next_action, owes_rejoin=True)
     return heartbeats.send_due_heartbeat(context, state, now)
 
 

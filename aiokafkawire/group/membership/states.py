@@ -283,7 +283,8 @@ class RevocationDue(Assigned):
 class Revoking(Assigned):
     """The rebalance callback and the commit are running. `to_revoke` is revoked afterwards.
 
-    Then the member rejoins for the `reason`, or leaves if `next_action` says so.
+    Then the member rejoins for the `reason`, or leaves if `next_action` says so. `owes_rejoin`: it
+    leaves instead of a rejoin without which partitions have no owner.
     """
 
     generation: Generation
@@ -294,6 +295,7 @@ class Revoking(Assigned):
     next_action: NextAction
     reason: str = ""
     to_add: Assignment | None = None
+    owes_rejoin: bool = False
 
     @property
     def is_rebalancing(self) -> bool:
