@@ -218,6 +218,9 @@ class WorkerSession(Session, RebalanceListener):
             commit.cancel()
             with stop.scope(NEVER):
                 await commit.wait()
+        except anyio.get_cancelled_exc_class():
+            self.shorten_close()
+            raise
         finally:
             self.executor.abandon_threads()
             self.scheduler.remove([work.tp for work in self.scheduler.partitions])
@@ -241,8 +244,12 @@ class WorkerSession(Session, RebalanceListener):
             )
 
     def shorten_close(self) -> None:
-        """Let `close`, also one that runs, take at most `CANCELLED_CLOSE_S` from now on."""
+        """Let `close`, also one that runs, take at most `CANCELLED_CLOSE_S` from now on.
+
+        No handlers are waited for: the time after them would be over.
+        """
         self._close_by(self.runtime.clock.now() + CANCELLED_CLOSE_S)
+        self.stop_waiting()
 
     def _close_by(self, deadline: float) -> None:
         self.stop_deadline.end_by(deadline)

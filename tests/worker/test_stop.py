@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ BROKER_HOST, HOST = "10.0.0.1", "10.0.0.2"
 TP = TopicPartition("orders", 0)
 DRAIN_S, CLOSE_S = 25.0, 30.0  # defaults of drain_timeout_ms and close_timeout_ms
 CANCELLED_S = 2.0
+HEARTBEAT_S = 3.0  # default of heartbeat_interval_ms
 ONCE = RetryPolicy(attempts=1)
 WITHIN_S = 60.0
 
@@ -214,6 +216,93 @@ def test_a_cancelled_run_does_not_wait_for_brokers(simulate: Any, guarantee: str
             cancelled = now()
         assert now() - cancelled <= CANCELLED_S
         assert await scene.committed() in {None, 0}
+
+    simulate(script)
+
+
+@pytest.mark.parametrize("how", ["silent"])
+def test_a_cancellation_during_a_stop_ends_the_wait_for_handlers(simulate: Any):
+    async def script(scene: Scene) -> None:
+        worker = scene.worker()
+        now, cancelled, hangs = scene.runtime.clock.now, anyio.CancelScope(), anyio.Event()
+
+        @worker.on("orders")
+        async def bill(record: Any) -> None:
+            if record.offset == 1:
+                hangs.set()
+                await anyio.sleep_forever()
+
+        async def serve() -> None:
+            with cancelled:
+                async with worker:
+                    await anyio.sleep_forever()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+            await hangs.wait()
+            group.start_soon(worker.stop)
+            await scene.runtime.clock.sleep_until(now() + 1)
+            cancelled.cancel()
+            started = now()
+        assert now() - started <= CANCELLED_S
+        assert await scene.committed() == 1
+
+    simulate(script)
+
+
+@pytest.mark.parametrize("simulate", ["asyncio"], indirect=True)
+def test_a_cancelled_task_does_not_wait_for_brokers_in_stop(simulate: Any):
+    """asyncio's `cancel` ignores shields."""
+
+    async def script(scene: Scene) -> None:
+        worker = scene.worker()
+        now = scene.runtime.clock.now
+
+        @worker.on("orders", retries=ONCE)
+        async def bill(record: Any) -> None:
+            scene.take_away()
+            raise ValueError
+
+        await worker.start()
+        await until(lambda: scene.is_away)
+        stop = asyncio.create_task(worker.stop())
+        await scene.runtime.clock.sleep_until(now() + 5)
+        stop.cancel()
+        cancelled = now()
+        with pytest.raises(asyncio.CancelledError):
+            await stop
+        assert now() - cancelled <= CANCELLED_S
+
+    simulate(script)
+
+
+@pytest.mark.parametrize("how", ["silent"])
+def test_a_run_that_is_cancelled_during_a_revocation_leaves_the_group(simulate: Any):
+    async def script(scene: Scene) -> None:
+        options = {"partition_assignment_strategy": ["range"]}  # revokes all partitions
+        first, second = (scene.worker(consumer_options=options) for _ in range(2))
+        now, hangs, delivered_again = scene.runtime.clock.now, anyio.Event(), anyio.Event()
+
+        @first.on("orders")
+        async def hang(record: Any) -> None:
+            hangs.set()
+            await anyio.sleep_forever()
+
+        @second.on("orders")
+        async def bill(record: Any) -> None:
+            delivered_again.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(first.run)
+            await hangs.wait()
+            running = first._lifecycle.require_session()
+            await second.start()
+            await until(lambda: running.close_waits_for == "1 running handler")
+            group.cancel_scope.cancel()
+            cancelled = now()
+        await delivered_again.wait()
+        assert now() - cancelled <= CANCELLED_S + HEARTBEAT_S
+        await second.stop()
 
     simulate(script)
 
