@@ -401,6 +401,8 @@ class Worker(BaseClient[WorkerSession]):
             await super().start()
         if self._start_scope.cancelled_caught:
             raise StoppedWhileStarting("the worker was stopped while it was starting")
+        if self._start_scope.cancel_called:  # too late to interrupt the start
+            self.request_stop()
 
     async def stop(self) -> None:
         """Finish running handlers for up to `drain_timeout_ms`, commit and leave the group.

@@ -223,6 +223,22 @@ async def test_a_stop_while_the_worker_connects_ends_run():
                 worker.request_stop()
 
 
+async def test_a_stop_at_the_end_of_the_start_ends_run(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    worker = make_worker(broker)
+    worker.on("orders")(ignore)
+    start = session.WorkerSession.start
+
+    async def start_and_request_stop(self: session.WorkerSession) -> None:
+        await start(self)
+        worker.request_stop()  # as a signal does while the task is about to go on
+
+    monkeypatch.setattr(session.WorkerSession, "start", start_and_request_stop)
+    with anyio.fail_after(WITHIN_S):
+        await worker.run()
+
+
 @pytest.mark.parametrize("kind", ["decorated", "generator"])
 async def test_a_function_that_returns_an_awaitable_is_awaited(broker: Broker, kind: str):
     worker = make_worker(broker)
