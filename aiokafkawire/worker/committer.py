@@ -41,6 +41,16 @@ class Committer:
         self._fields = fields
         self._lock = anyio.Lock()
 
+    @property
+    def is_committing(self) -> bool:
+        """True while a commit waits for its outcome."""
+        return self._lock.locked()
+
+    async def wait_until_idle(self) -> None:
+        """Wait for the outcome of the commit that runs."""
+        async with self._lock:
+            pass
+
     async def commit_periodically(self, interval_s: float) -> None:
         """Commit after each interval."""
         while True:

@@ -79,20 +79,22 @@ class RecordIntake:
         """Names of all topics to read."""
         return [*self._handlers, *self._retry_topics]
 
-    def add(self, tp: TopicPartition, records: Records) -> None:
-        """Add the records of a batch to the scheduler."""
+    def add(self, tp: TopicPartition, records: Records) -> bool:
+        """Add the records of a batch to the scheduler.
+
+        Returns:
+            False if the offsets went back: the topic was deleted and created again, or the log was
+            truncated. Nothing is added then.
+        """
         work, first = self._scheduler.partition(tp), records.first_offset
         if not work.is_active or first is None:
-            return
+            return True
         if not work.offsets.is_before(first):
-            # The topic was deleted and created again, or the log was truncated.
-            logger.warning(
-                "%s: offsets went back to %d; the results of running handlers are ignored",
-                tp,
-                first,
-                extra=log_fields(tp=tp, offset=first),
-            )
-            work = self._scheduler.replace(work)
+            return False
+        self._add(tp, records, work)
+        return True
+
+    def _add(self, tp: TopicPartition, records: Records, work: PartitionWork) -> None:
         unfinished = work.offsets.add(records)
         if not unfinished:
             return

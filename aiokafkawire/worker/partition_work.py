@@ -377,6 +377,17 @@ class PartitionWork:
         self.count_finished()
         return len(self.offsets)
 
+    @property
+    def first_uncommitted(self) -> int:
+        """Offset of the first record that is not finished, or whose output is not committed.
+
+        Records must have been added.
+        """
+        self.count_finished()
+        committable = self.offsets.committable
+        assert committable is not None
+        return min([committable.offset, *self.uncommitted])
+
     def skip_to(self, position: OffsetAndMetadata) -> None:
         """Let commits reach the position of the consumer, where records do not.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 import anyio
@@ -307,14 +307,51 @@ class WorkerSession(Session, RebalanceListener):
                     await self._replace_producer(self._producer_failure)
                 batches = await self.clients.consumer.getmany(timeout_ms=POLL_TIMEOUT_MS)
                 self.polled_at = self.runtime.clock.now()
+                went_back: dict[TopicPartition, int] = {}
                 for tp, records in batches.items():
-                    self._intake.add(tp, records)
+                    if not self._intake.add(tp, records):
+                        went_back[tp] = records[0].offset
                 if batches:
                     self._pool.wake()
                 else:
                     self._skip_markers()
+                if went_back:
+                    await self._read_again(went_back)
         except Exception as error:
             self.end(error)
+
+    async def _read_again(self, went_back: Mapping[TopicPartition, int]) -> None:
+        """Read partitions again whose topics were created again, or whose logs were truncated.
+
+        A truncated log still has the unfinished records before the new ones.
+
+        Args:
+            went_back: First offsets of the new records, which are delivered again.
+        """
+        assert isinstance(self.committer, Committer)
+        # A transaction may have output of these records, so its outcome must be known first.
+        is_committing = self.committer.is_committing
+        for tp, first in went_back.items():
+            work = self.scheduler.partition(tp)
+            start = first if is_committing else self._restart(work, first)
+            self.clients.consumer.seek(tp, start)
+        if is_committing:
+            await self.committer.wait_until_idle()
+
+    def _restart(self, work: PartitionWork, first: int) -> int:
+        """Fence the work of a partition whose offsets went back; return where to read again."""
+        start = min(first, work.first_uncommitted)
+        logger.warning(
+            "%s: offsets went back to %d; reading again from %d, and the results of running"
+            " handlers are ignored",
+            work.tp,
+            first,
+            start,
+            extra=log_fields(self._supervisor.fields, tp=work.tp, offset=start),
+        )
+        assert work.offsets.first is not None
+        self.scheduler.replace(work).offsets.first = min(start, work.offsets.first)
+        return start
 
     def _skip_markers(self) -> None:
         """Let commits pass transaction markers behind the last record, so that no lag remains."""

@@ -342,7 +342,6 @@ class Worker(BaseClient[WorkerSession]):
                 self.request_stop()
                 async for number in signals:
                     cancelled_by = number
-                    self.cancel_handlers()
                     if self._lifecycle.session is not None:
                         self._lifecycle.session.shorten_close()
 
@@ -372,8 +371,7 @@ class Worker(BaseClient[WorkerSession]):
     def cancel_handlers(self) -> None:
         """Let a worker that stops wait no longer for running handlers."""
         self.request_stop()
-        session = self._lifecycle.session
-        if session is not None:
+        if (session := self._lifecycle.session) is not None:
             session.stop_waiting()
 
     async def start(self) -> None:

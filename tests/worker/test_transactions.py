@@ -505,6 +505,81 @@ async def test_a_transaction_may_end_while_the_consumer_is_closed(
     assert await committed(broker) == 5
 
 
+# --- truncated logs ---
+
+
+async def replace_end(broker: Broker) -> None:
+    """Replace the orders 3 and 4 by another one, as an unclean leader election may do."""
+    broker.truncate("orders", 0, 3)
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await producer.send_and_wait("orders", b"new")
+
+
+async def test_unfinished_records_before_a_truncation_are_processed(broker: Broker):
+    worker = make_worker(broker, processing_guarantee="at_least_once")
+    hangs, release, processed = anyio.Event(), anyio.Event(), []
+
+    @worker.on("orders")
+    async def bill(record: Any) -> None:
+        if record.value == b"1":
+            hangs.set()
+            await release.wait()
+        processed.append(record.value)
+
+    with anyio.fail_after(20):
+        async with worker:
+            await hangs.wait()
+            await until(lambda: worker.metrics()["buffered_records"] == 4)
+            work = worker._lifecycle.require_session().scheduler.partition(ORDERS)
+            await replace_end(broker)
+            await until(lambda: work.is_fenced)
+            release.set()
+            await until_committed(broker, 4)
+    assert processed == [b"0", b"1", b"1", b"2", b"new"]
+
+
+async def test_uncommitted_output_before_a_truncation_is_written(broker: Broker):
+    worker = billing_worker(broker, commit_interval_ms=60_000)
+    with anyio.fail_after(60):
+        async with worker:
+            await until(lambda: worker.metrics()["records_processed_total"] == 5)
+            await replace_end(broker)
+            await until(lambda: worker.metrics()["records_processed_total"] == 9)
+    assert await committed(broker) == 4
+    expected = [*ALL_BILLS[:3], b"bill new"]
+    assert await values(broker, "bills", "read_committed") == expected
+
+
+async def test_output_of_a_transaction_during_a_truncation_is_written_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    worker = billing_worker(broker, commit_interval_ms=60_000)
+    sent, release = anyio.Event(), anyio.Event()
+    with anyio.fail_after(60):
+        async with worker:
+            session = worker._lifecycle.require_session()
+            await until(lambda: worker.metrics()["records_processed_total"] == 5)
+            send_offsets = session.clients.producer.send_offsets_to_transaction
+
+            async def send_and_wait(*arguments: Any) -> None:
+                await send_offsets(*arguments)
+                sent.set()
+                await release.wait()
+
+            monkeypatch.setattr(
+                session.clients.producer, "send_offsets_to_transaction", send_and_wait
+            )
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(session.committer.commit)
+                await sent.wait()
+                await replace_end(broker)
+                await until(lambda: session.committer._lock.statistics().tasks_waiting == 1)
+                release.set()
+            await until(lambda: worker.metrics()["records_processed_total"] == 6)
+    assert await committed(broker) == 4
+    assert await values(broker, "bills", "read_committed") == [*ALL_BILLS, b"bill new"]
+
+
 # --- wrong use ---
 
 
