@@ -394,6 +394,7 @@ class WorkerSession(Session, RebalanceListener):
             failure,
             extra=log_fields(self._supervisor.fields, error=failure),
         )
+        self._skip_markers()  # so that `first` is known of partitions without records
         for work in list(self.scheduler.partitions):
             self.scheduler.replace(work).offsets.first = work.offsets.first
         with suppress(KafkaError):

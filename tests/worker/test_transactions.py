@@ -24,6 +24,7 @@ from aiokafkawire.testing.simulation import World, with_runtime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.worker import BatchPolicy, FailedAt, RetryPolicy, Worker
 from aiokafkawire.worker import Drop as DropRecord
+from aiokafkawire.worker import session as worker_session
 
 ORDERS = TopicPartition("orders", 0)
 ALL_BILLS: list[bytes | None] = [b"bill %d" % number for number in range(5)]
@@ -430,6 +431,43 @@ async def test_a_fenced_worker_without_a_commit_skips_nothing(broker: Broker):
             await producer.send_and_wait("orders", b"6")
             await until_committed(broker, 7)
     assert await values(broker, "bills", "read_committed") == [b"bill 5", b"bill 6"]
+
+
+async def test_a_fenced_worker_skips_no_first_record_of_a_partition(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker_session, "POLL_TIMEOUT_MS", 3_600_000)
+    await broker.create_topic("returns", partitions=1)
+    returns = TopicPartition("returns", 0)
+    uncommitted = broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION))
+    worker = make_worker(broker, consumer_options={"auto_offset_reset": "latest"})
+    processed: list[bytes] = []
+
+    @worker.on("orders", "returns")
+    async def bill(record: Any) -> None:
+        processed.append(record.value)
+
+    with anyio.fail_after(60):
+        async with worker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            session = worker._lifecycle.require_session()
+            await until(lambda: len(session.clients.consumer.assignment()) == 2)
+            for tp in (ORDERS, returns):
+                await session.clients.consumer.position(tp)
+            seek_to_committed = session._seek_to_committed
+
+            async def send_and_seek() -> None:
+                await producer.send_and_wait("returns", b"returned")
+                await seek_to_committed()
+
+            monkeypatch.setattr(session, "_seek_to_committed", send_and_seek)
+            await producer.send_and_wait("orders", b"5")
+            await until(lambda: uncommitted.hits > 0)
+            await fence(broker, transactional_id(worker))
+            await until(lambda: session._producer_failure is not None)
+            uncommitted.remove()
+            await producer.send_and_wait("orders", b"6")  # ends the poll
+            await until_committed(broker, 7)
+            await until(lambda: b"returned" in processed)
 
 
 async def test_a_worker_with_the_id_of_another_one_stops(broker: Broker):
