@@ -148,6 +148,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_repetition(item):
             item.add_marker("slow")
+        if backend_of(item) == "uvloop":
+            end_process_at_timeout(item)
+
+
+def end_process_at_timeout(item: pytest.Item) -> None:
+    """Let a timeout of the test end its process: uvloop drops the exception of the default way."""
+    given = item.get_closest_marker("timeout")
+    limits = dict(given.kwargs, method="thread") if given else {"method": "thread"}
+    mark = pytest.mark.timeout(*(given.args if given else ()), **limits)
+    item.add_marker(mark, append=False)
 
 
 @pytest.hookimpl(wrapper=True)

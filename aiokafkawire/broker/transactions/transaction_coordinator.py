@@ -197,12 +197,11 @@ class TransactionCoordinator:
     async def run(self) -> None:
         """Abort expired transactions and write markers until the broker closes."""
         while True:
-            self.tick()
-            self._next_wakeup = self._next_deadline()
+            self._next_wakeup = self._next_deadline(self.tick())
             await self._wakeup.wait(self._next_wakeup)
 
-    def tick(self) -> None:
-        """Handle passed deadlines."""
+    def tick(self) -> int:
+        """Handle passed deadlines; return the time up to which markers were written."""
         now_ms = self._clock.wall_ms()
         for transaction in self:
             if (
@@ -212,8 +211,10 @@ class TransactionCoordinator:
                 logger.info(
                     "transaction %s: aborted after its timeout", transaction.transactional_id
                 )
+        now_ms = self._clock.wall_ms()
         for transactional_id in list(self._prepared):
-            self._complete_transaction(self._transactions[transactional_id])
+            self._complete_transaction(self._transactions[transactional_id], now_ms)
+        return now_ms
 
     def _handle(self, transaction: TransactionMetadata, event: Event) -> TransactionResult:
         before = transaction.state
@@ -231,9 +232,10 @@ class TransactionCoordinator:
                 transaction.producer,
             )
         self._index(transaction)
+        now_ms = self._clock.wall_ms()
         if transaction.is_ending and before is not transaction.state:
-            self._complete_transaction(transaction)
-        if self._deadline_of(transaction) < self._next_wakeup - WALL_CLOCK_STEP_S:
+            self._complete_transaction(transaction, now_ms)
+        if self._deadline_of(transaction, now_ms) < self._next_wakeup - WALL_CLOCK_STEP_S:
             self._wakeup.set()
         return result
 
@@ -264,20 +266,27 @@ class TransactionCoordinator:
         for group in transaction.offsets:
             self._by_group.setdefault(group, {})[name] = None
 
-    def _next_deadline(self) -> float:
-        return min((self._deadline_of(transaction) for transaction in self), default=NO_DEADLINE)
+    def _next_deadline(self, now_ms: int) -> float:
+        deadlines = (self._deadline_of(transaction, now_ms) for transaction in self)
+        return min(deadlines, default=NO_DEADLINE)
 
-    def _deadline_of(self, transaction: TransactionMetadata) -> float:
-        """Return the next deadline on the monotonic clock."""
+    def _deadline_of(self, transaction: TransactionMetadata, now_ms: int) -> float:
+        """Return the next deadline on the monotonic clock.
+
+        Args:
+            transaction: A transaction.
+            now_ms: The time given to `_complete_transaction`, which has not written markers that
+                became due since then.
+        """
         due_ms = transaction.next_deadline_ms()
         if transaction.is_ending:
             due_ms = self._markers_due_ms(transaction)
-            if due_ms <= self._clock.wall_ms():
+            if due_ms <= now_ms:
                 # A leader or replicas are missing: a change of the partition wakes the coordinator.
                 return self._retry_at if self._retry_at > self._clock.now() else NO_DEADLINE
         if due_ms == NO_DEADLINE:
             return NO_DEADLINE
-        return max(self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000, self._retry_at)
+        return max(self._clock.now() + (due_ms - now_ms) / 1000, self._retry_at)
 
     def _evict_idle_id(self) -> None:
         if len(self._transactions) < MAX_TRANSACTIONAL_IDS:
@@ -292,9 +301,9 @@ class TransactionCoordinator:
     def _markers_due_ms(self, transaction: TransactionMetadata) -> int:
         return transaction.updated_ms + self._options.transaction_marker_delay_ms
 
-    def _complete_transaction(self, transaction: TransactionMetadata) -> None:
-        """Write the markers that can be written now."""
-        if self._markers_due_ms(transaction) > self._clock.wall_ms():
+    def _complete_transaction(self, transaction: TransactionMetadata, now_ms: int) -> None:
+        """Write the markers that are due and can be written."""
+        if self._markers_due_ms(transaction) > now_ms:
             return
         commit = transaction.state is TransactionState.PREPARE_COMMIT
         written = [

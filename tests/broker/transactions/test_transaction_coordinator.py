@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from aiokafkawire.broker import json_lines
@@ -31,11 +32,13 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class Clock:
     def __init__(self) -> None:
         self.seconds = 1_000.0
+        self.step_s = 0.0  # time between two looks at the wall clock
 
     def now(self) -> float:
         return self.seconds - 900
 
     def wall_ms(self) -> int:
+        self.seconds += self.step_s
         return int(self.seconds * 1000)
 
     async def sleep_until(self, deadline: float) -> None:
@@ -124,6 +127,25 @@ def test_markers_go_into_every_partition() -> None:
         (producer,) = given.log(tp).producers.active_producers()
         assert (producer.coordinator_epoch, producer.transaction_start) == (1, -1)
         assert given.log(tp).producers.aborted_transactions(0, 10) == []
+
+
+@pytest.mark.parametrize("early_ms", range(1, 7))
+async def test_markers_that_become_due_while_the_deadline_is_computed_are_written(
+    early_ms: int,
+) -> None:
+    given = Given(transaction_marker_delay_ms=60)
+    me = given.begun()
+    async with anyio.create_task_group() as group:
+        group.start_soon(given.transactions.run)
+        await anyio.sleep(0.01)
+        assert given.end(me) == E.NONE
+        given.clock.seconds += (60 - early_ms) / 1000
+        given.clock.step_s = 0.001
+        with anyio.fail_after(10):
+            while not given.markers(T1):  # noqa: ASYNC110 - there is no event
+                await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    assert given.state() is S.COMPLETE_COMMIT
 
 
 def test_a_marker_waits_for_a_leader() -> None:
