@@ -307,7 +307,7 @@ def leave(
     owes_rejoin: bool = False,
 ) -> Outcome:
     # mutation: static-member-leaves-group
-    if not member_id or not (context.sends_leave_group or (owes_rejoin and context.may_leave)):
+    if not member_id or not context.sends_leave_group(owes_rejoin=owes_rejoin):
         return finish_leave(context, next_action, must_rejoin=must_rejoin)
     request = context.new_request()
     reason = "the consumer unsubscribed"

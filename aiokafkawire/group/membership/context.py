@@ -116,21 +116,18 @@ class MembershipContext(MemberContext):
         self.protocol_violations = 0
         self.unknown_server_errors = 0
 
-    @property
-    def sends_leave_group(self) -> bool:
-        """True if a member that closes or unsubscribes sends LeaveGroup."""
-        if self.leave_operation == "default":
-            return self.settings.group_instance_id is None
-        return self.leave_operation == "leave_group"
+    def sends_leave_group(self, *, owes_rejoin: bool = False) -> bool:
+        """Return whether a member that closes or unsubscribes sends LeaveGroup.
 
-    @property
-    def may_leave(self) -> bool:
-        """True if a static member sends LeaveGroup in the middle of a cooperative rebalance.
-
-        It returns to its old assignment, so that what it has revoked for others would have no owner
-        until the next rebalance.
+        Args:
+            owes_rejoin: It leaves in the middle of a cooperative rebalance. A static member returns
+                to its old assignment: what it has revoked for others would have no owner until the
+                next rebalance.
         """
-        return self.settings.cooperative and self.leave_operation == "default"
+        if self.leave_operation == "default":
+            is_dynamic = self.settings.group_instance_id is None
+            return is_dynamic or (owes_rejoin and self.settings.cooperative)
+        return self.leave_operation == "leave_group"
 
     def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:
         return states.HeartbeatState(

@@ -85,7 +85,7 @@ def leave_without_partitions(
 ) -> Outcome:
     next_action, deadline = clear_subscription(context, event, now)
     member_id = actions.member_id(state)
-    if isinstance(state, states.Joining) and not member_id and context.sends_leave_group:
+    if isinstance(state, states.Joining) and not member_id and context.sends_leave_group():
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
