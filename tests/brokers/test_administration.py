@@ -67,7 +67,7 @@ def test_a_topic_from_beginning_to_end(
 
 def test_the_offsets_of_a_group(command: Command, refused: Callable[..., str], name: str) -> None:
     command("topics", "create", name, "-p", "2")
-    assert "GROUP_ID_NOT_FOUND" in refused("groups", "describe", name)
+    assert f"group '{name}' does not exist" in refused("groups", "describe", name)
     reset = command("offsets", "reset", name, name, "-o", "beginning", "--json", "-y")
     assert [(row["partition"], row["offset"]) for row in reset] == [(0, 0), (1, 0)]
     (described,) = command("groups", "describe", name, "--json")
@@ -77,5 +77,5 @@ def test_the_offsets_of_a_group(command: Command, refused: Callable[..., str], n
     assert command("groups", "describe", name, "--json")[0]["offsets"] == []
     assert name in {listed["group"] for listed in command("groups", "list", "--json")}
     command("groups", "delete", name, "-y")
-    assert "GROUP_ID_NOT_FOUND" in refused("groups", "delete", name, "-y")
+    assert f"group '{name}' does not exist" in refused("groups", "delete", name, "-y")
     command("topics", "delete", name, "-y")
