@@ -66,6 +66,8 @@ def states_like(state: states.MembershipState) -> Iterator[states.MembershipStat
         ]
     if isinstance(state, states.AwaitingMemberId | states.Leaving):
         changes += [{"next_action": after} for after in states.NextAction]
+    if isinstance(state, states.PollTimedOut):
+        changes += [{"must_rejoin": True, "member_id": "me"}]
     if isinstance(state, states.JoinFailed):
         changes += [{"reported": True}]
     for change in changes:

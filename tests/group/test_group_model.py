@@ -637,3 +637,29 @@ def test_a_static_member_that_closes_in_a_rebalance_leaves_no_partition_without_
     group.teardown()
     assert not group.faulty
     assert [len(member.owned) for member in group.alive] == [3, 2]
+
+
+@pytest.mark.parametrize("ends", ["closes", "unsubscribes", "polls, closes"])
+def test_a_static_member_that_missed_its_poll_in_a_rebalance_leaves_no_partition_without_owner(
+    ends: str,
+) -> None:
+    group = model((COOPERATIVE,), static=True)()
+    group.add_member(0, False, "a")
+    group.run_without_faults(steps=200, seed=0)
+    member = group.members[0]
+    group.start_or_finish_poll(0)
+    group.add_member(0, False, "b")
+    while not isinstance(member.machine.state, states.PollTimedOut):
+        group.run_without_faults(steps=1, seed=0)
+    if ends == "unsubscribes":
+        group.handle_event(member, events.Unsubscribed())
+    elif ends == "polls, closes":
+        group.start_or_finish_poll(0)
+        while not isinstance(member.machine.state, states.Joining):
+            group.run_without_faults(steps=1, seed=0)
+    group.close(0)
+    while not member.machine.is_closed:
+        group.run_without_faults(steps=1, seed=0)
+    group.add_member(0, False, "a")
+    group.teardown()
+    assert [len(member.owned) for member in group.alive] == [3, 2]

@@ -130,6 +130,55 @@ def test_a_static_member_that_must_rejoin_remembers_it_through_failures() -> Non
     assert membership.state.identity.attempt.must_rejoin
 
 
+@pytest.mark.parametrize("must_rejoin", [False, True])
+def test_a_static_member_that_must_rejoin_leaves_if_it_is_closed_instead(must_rejoin: bool) -> None:
+    timed_out = states.PollTimedOut(must_rejoin, "me")
+    membership = machine(timed_out, group_instance_id="static", cooperative=True)
+    effects = membership.handle(events.CloseRequested(30.0), 1.0)
+    if must_rejoin:
+        assert only(effects, SendLeave).member_id == "me"
+    else:
+        assert effects == ()
+        assert membership.is_closed
+
+
+@pytest.mark.parametrize("must_rejoin", [False, True])
+def test_a_static_member_that_must_rejoin_leaves_with_its_new_member_id(must_rejoin: bool) -> None:
+    timed_out = states.PollTimedOut(must_rejoin, "me")
+    membership = machine(timed_out, group_instance_id="static", cooperative=True)
+    find = only(membership.handle(events.PollStarted(), 0.0), FindCoordinator)
+    join = only(membership.handle(events.CoordinatorFound(find.request, 7), 0.0), SendJoin)
+    assert membership.handle(events.CloseRequested(30.0), 1.0) == ()
+    assert membership.is_closed is not must_rejoin
+    joined = events.JoinedAsFollower(join.request, "new", 1, "cooperative-sticky")
+    effects = membership.handle(joined, 1.1)
+    assert [effect.member_id for effect in effects] == ["new"] * must_rejoin
+
+
+def test_a_static_member_that_must_rejoin_waits_only_briefly_for_its_new_member_id() -> None:
+    in_flight = states.Joining(
+        states.JoinIdentity(states.JoinAttempt("", must_rejoin=True)), 7, TOPICS, REQUEST
+    )
+    membership = machine(in_flight, group_instance_id="static", cooperative=True)
+    membership.handle(events.CloseRequested(30.0), 1.0)
+    assert membership.next_deadline() == pytest.approx(1.0 + LEAVE_DURING_REBALANCE_TIMEOUT_S)
+    membership.handle(events.DeadlineReached(), membership.next_deadline())
+    assert membership.is_closed
+
+
+@pytest.mark.parametrize("instance_id", [None, "static"])
+def test_a_closing_member_that_missed_a_generation_leaves(instance_id: str | None) -> None:
+    membership, join = cooperative_rejoin(instance_id)
+    membership.handle(events.CloseRequested(30.0), 3.1)
+    joined = events.JoinedAsFollower(join.request, "me", 3, "cooperative-sticky")
+    effects = membership.handle(joined, 3.2)
+    assert only(effects, LosePartitions).partitions == (P0, P1)
+    leave = only(effects, SendLeave)
+    assert leave.member_id == "me"
+    membership.handle(events.GroupLeft(leave.request), 3.3)
+    assert membership.is_closed
+
+
 def test_a_fenced_member_does_not_rejoin() -> None:
     membership = machine(states.Fenced(ERROR))
     membership.handle(events.GroupErrorReported(), 0.0)

@@ -113,6 +113,8 @@ def member_id(state: states.MembershipState) -> str:
     """Return the member id that the coordinator knows; "" if there is none."""
     if isinstance(state, states.AttemptingJoin):
         return state.identity.member_id
+    if isinstance(state, states.PollTimedOut):
+        return state.member_id
     return state.generation.member_id if isinstance(state, states.InGeneration) else ""
 
 

@@ -228,11 +228,18 @@ def rejoined(
     if event.generation > state.generation.number + 1 and not _coordinator_assigns(event):
         # In the missed generation, the partitions may have been assigned to other members.
         reason = "the group had a generation without this member"
+        lost = actions.lose_partitions(state, reason)
+        if state.pending_leave is not None:
+            next_action = state.pending_leave.next_action
+            deadline = now + context.settings.request_timeout_ms / 1000
+            next_state, effects = actions.leave(
+                context, event.member_id, next_action, deadline, now, owes_rejoin=True
+            )
+            return next_state, (*lost, *effects)
         attempt = replace(state.attempt, reason=reason)
         identity = states.JoinIdentity(attempt, event.member_id, event.generation)
         next_state, effects = actions.join(context, state.node, identity)
-        lost = actions.lose_partitions(state, reason)
-        return actions.or_finish_leave(context, state, (next_state, (*lost, *effects)))
+        return next_state, (*lost, *effects)
     generation = new_generation(event, state.topics)
     request = context.new_request()
     effects = next_requests(event, request, state.node, generation)

@@ -84,13 +84,23 @@ def leave_without_partitions(
     now: float,
 ) -> Outcome:
     next_action, deadline = clear_subscription(context, event, now)
-    member_id = actions.member_id(state)
-    if isinstance(state, states.Joining) and not member_id and context.sends_leave_group():
+    member_id, owes_rejoin = actions.member_id(state), actions.must_rejoin(state)
+    sends_leave_group = context.sends_leave_group(owes_rejoin=owes_rejoin)
+    if isinstance(state, states.Joining) and not member_id and sends_leave_group:
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
+        if owes_rejoin:
+            # The response comes at once, or the rebalance that the member owes is in progress.
+            deadline = min(deadline, now + LEAVE_DURING_REBALANCE_TIMEOUT_S)
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
     return actions.leave(
-        context, member_id, next_action, deadline, now, must_rejoin=actions.must_rejoin(state)
+        context,
+        member_id,
+        next_action,
+        deadline,
+        now,
+        must_rejoin=owes_rejoin,
+        owes_rejoin=owes_rejoin,
     )
 
 
@@ -141,7 +151,10 @@ def leave_with_member_id(
     event: events.JoinedAsFollower | events.JoinedAsLeader | events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
-    return actions.leave(context, event.member_id, state.next_action, state.until, now)
+    # Only a member that sends LeaveGroup waits for its id.
+    return actions.leave(
+        context, event.member_id, state.next_action, state.until, now, owes_rejoin=True
+    )
 
 
 def left(

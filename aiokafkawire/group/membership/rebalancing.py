@@ -160,12 +160,11 @@ def check_poll_timer(
         return heartbeats.send_due_heartbeat(context, state, now)
     limit = context.settings.max_poll_interval_ms
     reason = f"the application did not poll within max_poll_interval_ms ({limit})"
-    leave = actions.leave_no_wait(
-        context, state.generation.member_id, now, "max_poll_interval_ms exceeded"
-    )
+    member_id = state.generation.member_id
+    leave = actions.leave_no_wait(context, member_id, now, "max_poll_interval_ms exceeded")
     static = context.settings.group_instance_id is not None
     must_rejoin = static and context.settings.cooperative and not isinstance(state, states.Stable)
-    return states.PollTimedOut(must_rejoin), (
+    return states.PollTimedOut(must_rejoin, member_id if static else ""), (
         LogMessage(reason, warning=True),
         *actions.lose_partitions(state, reason),
         *leave,

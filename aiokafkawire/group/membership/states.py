@@ -401,10 +401,12 @@ class PollTimedOut(MembershipState):
     """Left the group after max_poll_interval_ms without a poll. The next poll rejoins.
 
     A static member returns to the same generation. Partitions that it should have revoked there
-    are unassigned until it rejoins again, so it `must_rejoin`.
+    are unassigned until it rejoins again, so it `must_rejoin`. If it does not return, it leaves
+    with its `member_id`, which is "" for a member that has left.
     """
 
     must_rejoin: bool = False
+    member_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
