@@ -80,8 +80,7 @@ class OffsetTracker:
         # mutation: compacted-record-counts-as-unfinished
         self._pending.extend(offsets_of(records))
         for offset, epoch in leader_epochs_of(records):
-            if not self._epochs or self._epochs[-1][1] != epoch:
-                self._epochs.append((offset, epoch))
+            self._add_epoch(offset, epoch)
         if self.first is None:
             self.first = self._pending[0]
         self._next = self._pending[-1] + 1
@@ -119,7 +118,11 @@ class OffsetTracker:
         if self.first is None:
             self.first = position.offset
         self._next = position.offset
-        self._epochs.append((position.offset - 1, position.leader_epoch))
+        self._add_epoch(position.offset - 1, position.leader_epoch)
+
+    def _add_epoch(self, offset: int, epoch: int) -> None:
+        if not self._epochs or self._epochs[-1][1] != epoch:
+            self._epochs.append((offset, epoch))
 
     def finish(self, records: Sequence[Record]) -> None:
         """Mark records as finished."""

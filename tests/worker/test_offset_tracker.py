@@ -83,6 +83,16 @@ def test_a_position_behind_the_last_record_is_committed_when_all_are_finished():
     assert tracker.committable == OffsetAndMetadata(10, leader_epoch=2)
 
 
+def test_positions_behind_an_unfinished_record_take_no_memory():
+    tracker = OffsetTracker()
+    tracker.add(records(0, leader_epoch=1))
+    for offset in range(2, 100):
+        tracker.skip_to(OffsetAndMetadata(offset, leader_epoch=1))
+    assert len(tracker._epochs) == 1
+    tracker.finish(records(0))
+    assert tracker.committable == OffsetAndMetadata(99, leader_epoch=1)
+
+
 @pytest.mark.parametrize("is_fetched", [False, True])
 def test_a_fetch_across_several_leader_epochs(is_fetched: bool):
     tracker = OffsetTracker()
