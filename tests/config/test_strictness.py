@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire import Broker, Consumer, Producer
@@ -113,6 +113,7 @@ LENIENT: Mapping[str, tuple[type, ...]] = {
 
 
 @pytest.mark.parametrize(("client", "name"), CASES)
+@settings(max_examples=40)  # there are 200 options
 @given(value=VALUES)
 def test_a_value_of_the_wrong_type_is_rejected(client: str, name: str, value: Any) -> None:
     make, hints = CLIENTS[client]
