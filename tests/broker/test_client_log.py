@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import struct
+from dataclasses import replace
 
+import anyio
 import pytest
 
 from aiokafkawire.broker import Broker, client_log
@@ -12,12 +14,14 @@ from aiokafkawire.broker.client_log import MAX_LINES_PER_KEY, WINDOW_S, LogRateL
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
+from aiokafkawire.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from aiokafkawire.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokafkawire.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 from .group_requests import join, sync
@@ -94,6 +98,65 @@ async def test_a_member_that_misses_a_rebalance_is_logged(
         assert again.member_id != member
     expected = f"Group g: member {member} removed: rebalance timeout"
     assert expected in lines(caplog, logging.INFO)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "reason"), [(True, "left"), (False, "removed: session or rebalance timeout")]
+)
+async def test_a_member_of_the_consumer_protocol_that_goes_is_logged(
+    caplog: pytest.LogCaptureFixture, leaves: bool, reason: str
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.broker")
+    timeouts = {
+        "group_consumer_min_session_timeout_ms": 10,
+        "group_consumer_session_timeout_ms": 300_000 if leaves else 10,
+    }
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=300_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    async with Broker(**timeouts) as broker, connected(broker) as client:
+        await client.call(request, 1)
+        await goes(client, request, leaves, caplog, expected=f"Group g: member m {reason}")
+
+
+@pytest.mark.parametrize(
+    ("leaves", "reason"), [(True, "left"), (False, "removed: session timeout")]
+)
+async def test_a_member_of_a_share_group_that_goes_is_logged(
+    caplog: pytest.LogCaptureFixture, leaves: bool, reason: str
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.broker")
+    timeouts = {
+        "group_share_min_session_timeout_ms": 10,
+        "group_share_session_timeout_ms": 300_000 if leaves else 10,
+    }
+    request = ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+    )
+    async with Broker(**timeouts) as broker, connected(broker) as client:
+        await client.call(request, 1)
+        await goes(client, request, leaves, caplog, expected=f"Share group g: member m {reason}")
+
+
+async def goes(
+    client: RawClient,
+    joined: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest,
+    leaves: bool,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    expected: str,
+) -> None:
+    """Leave or time out, and wait for the expected line."""
+    if leaves:
+        await client.call(replace(joined, member_epoch=-1), 1)
+    with anyio.fail_after(10):
+        while expected not in lines(caplog, logging.INFO):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
 
 
 async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -29,7 +29,7 @@ from aiokafkawire.broker.groups.consumer_group.topics import (
     SubscribedTopic,
     TopicsImage,
 )
-from aiokafkawire.broker.groups.events import GroupReply
+from aiokafkawire.broker.groups.events import GroupDeadlineReached, GroupReply, Leave
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.runtime import Clock
@@ -130,7 +130,7 @@ class ConsumerGroups:
                 assert isinstance(effect, Downgrade)
                 conversion = effect
         if before is not None:
-            self._log_changes(group, *before)
+            self._log_changes(group, event, *before)
         return replies, conversion
 
     def topics(self) -> TopicsImage:
@@ -203,7 +203,11 @@ class ConsumerGroups:
         return not is_heartbeat and logger.isEnabledFor(logging.INFO)
 
     def _log_changes(
-        self, group: ConsumerGroup, epoch: int, members: Mapping[str, ConsumerGroupMember]
+        self,
+        group: ConsumerGroup,
+        event: Any,
+        epoch: int,
+        members: Mapping[str, ConsumerGroupMember],
     ) -> None:
         name, data = group.group_id, group.data
         log = functools.partial(self._log_limiter.log, name, logging.INFO)
@@ -212,6 +216,14 @@ class ConsumerGroups:
             client = f"client {member.client_id!r} at {member.client_host}"
             log("Group %s: member %s joined, %s", name, member_id, client)
         for member_id in members.keys() - data.members.keys():
-            log("Group %s: member %s removed", name, member_id)
+            log("Group %s: member %s %s", name, member_id, _removal_reason(event))
         if data.epoch != epoch:
             log("Group %s: %s, group epoch %d", name, data.state.value, data.epoch)
+
+
+def _removal_reason(event: Any) -> str:
+    """Return why an event removed a member."""
+    if isinstance(event, GroupDeadlineReached):
+        return "removed: session or rebalance timeout"
+    is_leaving = isinstance(event, ConsumerGroupHeartbeat) and event.member_epoch < 0
+    return "left" if is_leaving or isinstance(event, Leave) else "removed"

@@ -15,7 +15,7 @@ from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.groups.consumer_group.events import AppendRecords
 from aiokafkawire.broker.groups.consumer_group.record_log import GroupRecordLog
 from aiokafkawire.broker.groups.consumer_group.topics import TopicsImage
-from aiokafkawire.broker.groups.events import GroupReply
+from aiokafkawire.broker.groups.events import GroupDeadlineReached, GroupReply
 from aiokafkawire.broker.groups.share_group.events import (
     InitializePartitions,
     PartitionsInitialized,
@@ -94,7 +94,7 @@ class ShareGroups:
                 self._initialize(group, effect)
                 effects += group.handle(PartitionsInitialized(), now)
         if before is not None:
-            self._log_changes(group, *before)
+            self._log_changes(group, event, *before)
         return replies
 
     def _initialize(self, group: ShareGroup, effect: InitializePartitions) -> None:
@@ -157,7 +157,7 @@ class ShareGroups:
         return not is_heartbeat and logger.isEnabledFor(logging.INFO)
 
     def _log_changes(
-        self, group: ShareGroup, epoch: int, members: Mapping[str, ShareGroupMember]
+        self, group: ShareGroup, event: Any, epoch: int, members: Mapping[str, ShareGroupMember]
     ) -> None:
         name, data = group.group_id, group.data
         log = functools.partial(self._log_limiter.log, name, logging.INFO)
@@ -166,6 +166,8 @@ class ShareGroups:
             client = f"client {member.client_id!r} at {member.client_host}"
             log("Share group %s: member %s joined, %s", name, member_id, client)
         for member_id in members.keys() - data.members.keys():
-            log("Share group %s: member %s removed", name, member_id)
+            timed_out = isinstance(event, GroupDeadlineReached)
+            reason = "removed: session timeout" if timed_out else "left"
+            log("Share group %s: member %s %s", name, member_id, reason)
         if data.epoch != epoch:
             log("Share group %s: %s, group epoch %d", name, data.state.value, data.epoch)
