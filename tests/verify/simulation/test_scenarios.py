@@ -17,7 +17,7 @@ SEEDS: dict[Backend, int] = {"asyncio": 0, "trio": 1}
 
 
 LONG: dict[str, Backend] = {"idle_day": "trio", "sessions": "asyncio"}
-"""Scenarios with so many heartbeats that a run takes seconds: on one backend here."""
+"""Scenarios that take 10 to 30 seconds: here on one backend each."""
 
 RUNS = [
     pytest.param(name, backend, marks=pytest.mark.slow if name in LONG else ())
