@@ -126,7 +126,7 @@ def test_it_shows_its_certificate(tmp_path: Path) -> None:
     store.write_text(certificate.key_pem + certificate.certificate_pem)
     with KafkaBroker(tls=BrokerTls(authority=authority, client_auth="required")) as broker:
         broker.create_topic(TOPIC)
-        refused = command("ConsoleProducer", broker, "SSL", tmp_path, **{"max.block.ms": "3000"})
+        refused = command("ConsoleProducer", broker, "SSL", tmp_path, **{"max.block.ms": "30000"})
         assert b"SslAuthenticationException" in produce(refused, b"x\n").stderr
         config = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
         accepted = command("ConsoleProducer", broker, "SSL", tmp_path, **config)
@@ -137,7 +137,7 @@ def test_it_shows_its_certificate(tmp_path: Path) -> None:
 
 def test_a_wrong_password_is_an_authentication_error(broker: KafkaBroker, tmp_path: Path) -> None:
     login = LOGIN["PLAIN"].replace(PASSWORD, "wrong")
-    config = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login, "max.block.ms": "3000"}
+    config = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login, "max.block.ms": "30000"}
     arguments = command("ConsoleProducer", broker, "SASL_SSL", tmp_path, **config)
     shown = produce(arguments, b"x\n").stderr
     assert b"SaslAuthenticationException" in shown

@@ -13,7 +13,7 @@ from tests.brokers.fixtures import what_real_kafka_needs
 from tests.brokers.kafka import Kafka
 from tests.upgrades.load import PARTITIONS, TOPIC, Load, at_work
 
-WITHIN_S = 120.0
+WITHIN_S = 240.0
 
 UPGRADES = {
     # While nodes differ they speak the older one's language, and keep its record format.
@@ -40,6 +40,7 @@ async def run(kafka: Kafka, releases: tuple[str, ...]) -> tuple[Load, list[bytes
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # up to four starts of three nodes, beside other suites
 @pytest.mark.parametrize("releases", UPGRADES, ids="-".join)
 def test_nothing_is_lost_and_idempotent_producers_write_nothing_twice(
     releases: tuple[str, ...], caplog: pytest.LogCaptureFixture
