@@ -363,11 +363,13 @@ class BrokerClient:
             context: dict[str, Any] = {"broker": self.name, "api": APIS[ApiKey(api_key)].name}
             context["attempt"] = self._backoff.attempt_number
             reason = "no connection before the deadline"
-            if (option := self._connector.awaited_option) is not None:
+            option = self._connector.awaited_option
+            if option is not None:
                 reason += f": {option} has not returned yet"
-                raise ConnectionFailed(reason, **context) from None
             if (failure := self.outages.last_failure) is not None:
                 reason += f"; the last attempt: {failure.reason}"
+            if option is not None:
+                raise ConnectionFailed(reason, **context) from None
             raise RequestTimedOut(reason, sent=False, **context) from None
 
     def _check_open(self, api_key: int) -> None:

@@ -428,6 +428,28 @@ async def test_a_password_function_that_hangs_is_named():
     assert error.reason == "no connection before the deadline: sasl_password has not returned yet"
 
 
+async def test_a_password_function_that_hangs_after_a_failure_is_named_with_the_failure():
+    calls = 0
+
+    async def password() -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OSError("vault is sealed")
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    options = sasl("PLAIN", sasl_password=password)
+    async with serve(SaslBroker()) as server, client_of(server.address, **options) as client:
+        await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        error = await outcome_of(client.request(HEARTBEAT, deadline=anyio.current_time() + 0.5))
+    assert isinstance(error, ConnectionFailed)
+    assert error.reason == (
+        "no connection before the deadline: sasl_password has not returned yet; the last attempt:"
+        " sasl_password failed: OSError"
+    )
+
+
 async def test_the_setup_timeout_does_not_count_the_time_for_credentials():
     async def password() -> str:
         await anyio.sleep(QUICK["socket_connection_setup_timeout_ms"] / 1_000 + 0.1)
