@@ -13,7 +13,7 @@ DIST := .venv-dist
 ACTIONLINT_VERSION := v1.7.12
 ACTIONLINT := .cache/actionlint/$(ACTIONLINT_VERSION)/actionlint
 # More processes than cores, as tests wait much; the tests of one file stay in one, in their order.
-APART := -n 3 --dist loadfile
+APART := -n 4 --dist loadfile
 TOUCH_RECORDS := tests/records tests/producer tests/consumer tests/behaviour
 # A group, transactions, and clients that start and stop: what may depend on the connections.
 TOUCH_CONNECTIONS := $(addprefix tests/behaviour/test_,clients groups lifecycle producing security transactions)
