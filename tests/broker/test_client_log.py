@@ -100,63 +100,45 @@ async def test_a_member_that_misses_a_rebalance_is_logged(
     assert expected in lines(caplog, logging.INFO)
 
 
-@pytest.mark.parametrize(
-    ("leaves", "reason"), [(True, "left"), (False, "removed: session or rebalance timeout")]
-)
-async def test_a_member_of_the_consumer_protocol_that_goes_is_logged(
-    caplog: pytest.LogCaptureFixture, leaves: bool, reason: str
-) -> None:
-    caplog.set_level(logging.INFO, "aiokafkawire.broker")
-    timeouts = {
-        "group_consumer_min_session_timeout_ms": 10,
-        "group_consumer_session_timeout_ms": 300_000 if leaves else 10,
-    }
-    request = ConsumerGroupHeartbeatRequest(
+HEARTBEATS = {
+    "consumer": ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",
         member_epoch=0,
         rebalance_timeout_ms=300_000,
         subscribed_topic_names=["t"],
         topic_partitions=[],
-    )
-    async with Broker(**timeouts) as broker, connected(broker) as client:
-        await client.call(request, 1)
-        await goes(client, request, leaves, caplog, expected=f"Group g: member m {reason}")
+    ),
+    "share": ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("leaves", "reason"), [(True, "left"), (False, "removed: session timeout")]
+    ("kind", "session_ms", "expected"),
+    [
+        ("consumer", 300_000, "Group g: member m left"),
+        ("consumer", 10, "Group g: member m removed: session or rebalance timeout"),
+        ("share", 300_000, "Share group g: member m left"),
+        ("share", 10, "Share group g: member m removed: session timeout"),
+    ],
 )
-async def test_a_member_of_a_share_group_that_goes_is_logged(
-    caplog: pytest.LogCaptureFixture, leaves: bool, reason: str
+async def test_a_member_that_goes_is_logged(
+    caplog: pytest.LogCaptureFixture, kind: str, session_ms: int, expected: str
 ) -> None:
     caplog.set_level(logging.INFO, "aiokafkawire.broker")
     timeouts = {
-        "group_share_min_session_timeout_ms": 10,
-        "group_share_session_timeout_ms": 300_000 if leaves else 10,
+        f"group_{kind}_min_session_timeout_ms": 10,
+        f"group_{kind}_session_timeout_ms": session_ms,
     }
-    request = ShareGroupHeartbeatRequest(
-        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
-    )
     async with Broker(**timeouts) as broker, connected(broker) as client:
-        await client.call(request, 1)
-        await goes(client, request, leaves, caplog, expected=f"Share group g: member m {reason}")
-
-
-async def goes(
-    client: RawClient,
-    joined: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest,
-    leaves: bool,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    expected: str,
-) -> None:
-    """Leave or time out, and wait for the expected line."""
-    if leaves:
-        await client.call(replace(joined, member_epoch=-1), 1)
-    with anyio.fail_after(10):
-        while expected not in lines(caplog, logging.INFO):  # noqa: ASYNC110
-            await anyio.sleep(0.01)
+        await client.call(HEARTBEATS[kind], 1)
+        if expected.endswith("left"):
+            await client.call(replace(HEARTBEATS[kind], member_epoch=-1), 1)
+        with anyio.fail_after(10):
+            while expected not in lines(caplog, logging.INFO):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
 
 
 async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixture) -> None:

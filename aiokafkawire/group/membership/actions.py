@@ -305,12 +305,11 @@ def leave(
     deadline: float,
     now: float,
     *,
-    must_rejoin: bool = False,
     owes_rejoin: bool = False,
 ) -> Outcome:
     # mutation: static-member-leaves-group
     if not member_id or not context.sends_leave_group(owes_rejoin=owes_rejoin):
-        return finish_leave(context, next_action, must_rejoin=must_rejoin)
+        return finish_leave(context, next_action)
     request = context.new_request()
     reason = "the consumer unsubscribed"
     if next_action is states.NextAction.CLOSE:

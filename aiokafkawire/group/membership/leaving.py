@@ -84,24 +84,19 @@ def leave_without_partitions(
     now: float,
 ) -> Outcome:
     next_action, deadline = clear_subscription(context, event, now)
-    member_id, owes_rejoin = actions.member_id(state), actions.must_rejoin(state)
-    sends_leave_group = context.sends_leave_group(owes_rejoin=owes_rejoin)
-    if isinstance(state, states.Joining) and not member_id and sends_leave_group:
+    member_id, must_rejoin = actions.member_id(state), actions.must_rejoin(state)
+    if member_id:
+        return actions.leave(
+            context, member_id, next_action, deadline, now, owes_rejoin=must_rejoin
+        )
+    if isinstance(state, states.Joining) and context.sends_leave_group(owes_rejoin=must_rejoin):
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
-        if owes_rejoin:
+        if must_rejoin:
             # The response comes at once, or the rebalance that the member owes is in progress.
             deadline = min(deadline, now + LEAVE_DURING_REBALANCE_TIMEOUT_S)
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
-    return actions.leave(
-        context,
-        member_id,
-        next_action,
-        deadline,
-        now,
-        must_rejoin=owes_rejoin,
-        owes_rejoin=owes_rejoin,
-    )
+    return actions.finish_leave(context, next_action, must_rejoin=must_rejoin)
 
 
 def revoke_and_leave(
